@@ -25,15 +25,13 @@ class InvalidReason(StrEnum):
 
     TRUNCATED = "truncated"
     """The engine stopped at its token limit, whatever the text looks like."""
-    TEXT_TOO_LONG = "text_too_long"
-    """Longer than any rubric within the limits can be; not read any further."""
     NOT_JSON = "not_json"
     NOT_FINITE = "not_finite"
     """The constants NaN, Infinity or -Infinity, which JSON does not have."""
     TOO_DEEP = "too_deep"
     """Nested beyond what the JSON reader can follow."""
     ABSURD_NUMBER = "absurd_number"
-    """An integer with more digits than the interpreter agrees to convert."""
+    """An integer with more digits than any weight could need."""
     DUPLICATE_KEY = "duplicate_key"
     """An object that names one field twice, so that which value counts is a guess."""
     TRAILING_TEXT = "trailing_text"
@@ -46,10 +44,10 @@ class InvalidReason(StrEnum):
     MISSING_CRITERION = "missing_criterion"
     CRITERION_NOT_TEXT = "criterion_not_text"
     EMPTY_CRITERION = "empty_criterion"
-    """Nothing left to judge once case, spaces and punctuation are gone."""
+    """Not one letter or digit: nothing to judge."""
     CRITERION_TOO_LONG = "criterion_too_long"
     BAD_CHARACTER = "bad_character"
-    """A control, unassigned or lone-surrogate code point in a criterion."""
+    """A control character, line separator or lone surrogate in a criterion."""
     MISSING_WEIGHT = "missing_weight"
     WEIGHT_NOT_INTEGER = "weight_not_integer"
     """true, 3.0 and "3" are not integers here."""
@@ -142,7 +140,7 @@ class Verdict:
     @classmethod
     def unscored(cls, reason: str, p_yes: float | None = None) -> Verdict:
         """The verifier gave no usable answer; `reason` is a short name that can be counted."""
-        return cls("unscored", reason, p_yes)
+        return cls("unscored", str(reason), p_yes)  # a plain str even from a StrEnum
 
     @property
     def is_scored(self) -> bool:
@@ -175,7 +173,7 @@ class Score:
     @classmethod
     def unscored(cls, reason: str) -> Score:
         """No score, because of `reason`."""
-        return cls(None, reason)
+        return cls(None, str(reason))
 
     @property
     def is_scored(self) -> bool:

@@ -1,0 +1,332 @@
+"""The one typed config: frozen, unknown keys refused, validated once at the entry.
+
+`params.yaml` is read by `load_config`; nothing else in the project reads settings. Units are in
+the names (`_tokens`, `_steps`, `_minutes`, `_rate` for shares in [0, 1]).
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Annotated, Any, Literal, Self
+
+from pydantic import BaseModel, ConfigDict, Field, StringConstraints, ValidationError
+from pydantic import model_validator
+
+from dynamicrubric.errors import UserError
+from dynamicrubric.yamlio import load_yaml
+
+Rate = Annotated[float, Field(ge=0.0, le=1.0)]
+LearningRate = Annotated[float, Field(gt=0.0, lt=1.0)]
+Steps = Annotated[int, Field(ge=1, le=1_000_000)]
+Slug = Annotated[str, StringConstraints(pattern=r"^[a-z][a-z0-9_]{0,31}$")]
+RESERVED_SLUGS = frozenset({"con", "prn", "aux", "nul"})
+
+
+class Section(BaseModel):
+    """A part of the config: immutable, strict about types, closed to unknown keys."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=True, allow_inf_nan=False)
+
+
+class WorldConfig(Section):
+    """The embedded world, postcards: prompts, anchors and their noise."""
+
+    name: Literal["postcards"]
+    seed: Annotated[int, Field(ge=0)]
+    """Seed of everything in the world: splits, texts of the warm start, anchors."""
+    num_heldout_prompts: Annotated[int, Field(ge=8)]
+    """Combinations that no training step sees."""
+    num_anchors: Annotated[int, Field(ge=2, le=12)]
+    """Length n of an anchor list; the paper uses Nectar's 7."""
+    anchor_swap_rate: Rate
+    """Share of adjacent anchor pairs that are swapped (label noise)."""
+
+
+class BackboneConfig(Section):
+    """Shape of the two small Llama models of the embedded world."""
+
+    hidden_size: Annotated[int, Field(ge=16, le=4096, multiple_of=8)]
+    num_layers: Annotated[int, Field(ge=1, le=64)]
+    num_heads: Annotated[int, Field(ge=1, le=64)]
+    vocab_size: Annotated[int, Field(ge=300, le=65_536)]
+
+    @model_validator(mode="after")
+    def _heads_divide_hidden_size(self) -> Self:
+        if self.hidden_size % self.num_heads:
+            raise ValueError(
+                f"hidden_size {self.hidden_size} is not a multiple of num_heads {self.num_heads}"
+            )
+        return self
+
+
+class SupervisedConfig(Section):
+    """One warm start by supervised fine-tuning (TRL's SFTTrainer)."""
+
+    steps: Steps
+    batch_size: Annotated[int, Field(ge=1, le=4096)]
+    learning_rate: LearningRate
+
+
+class WarmStartConfig(Section):
+    """Warm starts that turn the random backbone into P_0 and G_0."""
+
+    policy: SupervisedConfig
+    generator: SupervisedConfig
+
+
+class ObjectiveConfig(Section):
+    """Weights of the generator's rewards, applied to advantages; `anchor` is lambda."""
+
+    disc: Annotated[float, Field(ge=0.0, le=100.0)]
+    anchor: Annotated[float, Field(ge=0.0, le=100.0)]
+
+    @model_validator(mode="after")
+    def _one_weight_is_positive(self) -> Self:
+        if self.disc == 0.0 and self.anchor == 0.0:
+            raise ValueError("disc and anchor are both 0: the generator would learn nothing")
+        return self
+
+
+class GrpoConfig(Section):
+    """What both GRPO trainings share."""
+
+    steps: Steps
+    """Optimiser steps in a round."""
+    prompts_per_step: Annotated[int, Field(ge=1, le=4096)]
+    learning_rate: LearningRate
+    kl_beta: Annotated[float, Field(ge=0.0, le=10.0)]
+    """Weight of the KL to the reference, the model the round started from."""
+    temperature: Annotated[float, Field(gt=0.0, le=5.0)]
+    max_tokens: Annotated[int, Field(ge=1, le=65_536)]
+    """Longest completion; a completion cut here is truncated, never read as finished."""
+
+
+GeneratorUpdate = Literal["none", "once", "stale", "fresh", "upfront"]
+
+
+class GeneratorConfig(GrpoConfig):
+    """Training of the generator G."""
+
+    update: GeneratorUpdate
+    """When G is trained: `none` (never), `once` (round 1), `stale` (each round on P_0's responses),
+    `fresh` (each round on the current policy's), `upfront` (all rounds' steps in round 1)."""
+    objective: ObjectiveConfig
+    group_size: Annotated[int, Field(ge=2, le=256)]
+    """Rubrics a response set gets in one step."""
+    batch_size: Annotated[int, Field(ge=2)]
+    """Rubrics in one optimiser step: prompts_per_step x group_size."""
+    max_invalid_rate: Rate
+    """Share of invalid rubrics in a step above which training stops."""
+
+
+class PolicyConfig(GrpoConfig):
+    """Training of the policy P."""
+
+    batch_size: Annotated[int, Field(ge=2)]
+    """Responses in one optimiser step: prompts_per_step x responses_per_set."""
+    max_unscored_rate: Rate
+    """Share of unscored responses in a step above which training stops."""
+
+
+class VerifierConfig(Section):
+    """The frozen verifier of the embedded world."""
+
+    error_rate: Rate
+    """Share of verdicts that are flipped."""
+    failure_rate: Rate
+    """Share of verdicts that come back unscored."""
+
+
+EvaluatorKind = Literal["dynamic", "static"]
+
+
+class RecipeConfig(Section):
+    """What an arm trains and how; an arm is a diff of it."""
+
+    evaluator: EvaluatorKind
+    """`dynamic`: the generator reads the prompt and the response set, for each set anew.
+    `static`: it reads the prompt alone; its rubric is written once a prompt and kept."""
+    responses_per_set: Annotated[int, Field(ge=2, le=64)]
+    """K, the size of a response set and of the policy's GRPO group."""
+    max_rubric_items: Annotated[int, Field(ge=1, le=64)]
+    generator: GeneratorConfig
+    policy: PolicyConfig
+    verifier: VerifierConfig
+
+    @model_validator(mode="after")
+    def _groups_divide_batches(self) -> Self:
+        for role, group, batch, prompts in (
+            ("generator", self.generator.group_size, self.generator.batch_size,
+             self.generator.prompts_per_step),
+            ("policy", self.responses_per_set, self.policy.batch_size,
+             self.policy.prompts_per_step),
+        ):
+            if batch != prompts * group:
+                name = "group_size" if role == "generator" else "responses_per_set"
+                raise ValueError(
+                    f"{role}.batch_size is {batch}; with {role}.prompts_per_step {prompts} and "
+                    f"{name} {group} it has to be {prompts * group}, so that every group is whole"
+                )
+        return self
+
+    @model_validator(mode="after")
+    def _update_suits_evaluator(self) -> Self:
+        if self.evaluator == "static" and self.generator.update not in ("none", "upfront"):
+            raise ValueError(
+                f"generator.update is {self.generator.update!r}; a static evaluator keeps its "
+                "rubrics, so only 'none' (zero-shot) and 'upfront' are possible"
+            )
+        if self.evaluator == "dynamic" and self.generator.update == "upfront":
+            raise ValueError("generator.update 'upfront' is for evaluator 'static'")
+        return self
+
+
+class EvaluationConfig(Section):
+    """Measurement on held-out prompts after each round."""
+
+    sets_per_prompt: Annotated[int, Field(ge=1, le=64)]
+    """Response sets sampled for each held-out prompt."""
+    max_unscored_rate: Rate
+    """Share of unscored responses above which the evaluation fails."""
+
+
+class ArmConfig(BaseModel):
+    """One entry of `study.arms`: a question and the keys that differ from the recipe."""
+
+    model_config = ConfigDict(frozen=True, extra="allow")
+
+    question: Annotated[str, Field(min_length=8, max_length=300)]
+    """The question that this arm answers."""
+
+    @property
+    def diff(self) -> dict[str, Any]:
+        """The keys that differ from the recipe, nested as in params.yaml."""
+        return dict(self.__pydantic_extra__ or {})
+
+
+class StudyConfig(Section):
+    """Which arms, for how many rounds, with which seeds."""
+
+    rounds: Annotated[int, Field(ge=1, le=100)]
+    seeds: Annotated[tuple[Annotated[int, Field(ge=0, le=2**31)], ...], Field(min_length=1)]
+    arms: Annotated[dict[Slug, ArmConfig], Field(min_length=1)]
+
+    @model_validator(mode="before")
+    @classmethod
+    def _seeds_to_tuple(cls, data: Any) -> Any:  # noqa: ANN401 - pydantic's signature
+        if isinstance(data, dict) and isinstance(data.get("seeds"), list):
+            return {**data, "seeds": tuple(data["seeds"])}
+        return data
+
+    @model_validator(mode="after")
+    def _names_are_unique(self) -> Self:
+        repeated = sorted({seed for seed in self.seeds if self.seeds.count(seed) > 1})
+        if repeated:
+            raise ValueError(f"seeds lists {repeated[0]} more than once")
+        for name in self.arms:
+            if name in RESERVED_SLUGS:
+                raise ValueError(f"arm name {name!r} is reserved by some file systems")
+        return self
+
+
+class RuntimeConfig(Section):
+    """Where and how fast: never part of any identity."""
+
+    slots: Annotated[int, Field(ge=1, le=64)]
+    """GPUs, or on a CPU machine the tasks that may run side by side."""
+    threads_per_task: Annotated[int, Field(ge=1, le=256)]
+    task_deadline_minutes: Annotated[float, Field(gt=0.0, le=100_000.0)]
+    """Wall-clock limit of one GPU task, counted from when it holds its slot."""
+    checkpoint_every_steps: Steps
+
+
+class Config(Section):
+    """Everything in params.yaml."""
+
+    world: WorldConfig
+    backbone: BackboneConfig
+    warm_start: WarmStartConfig
+    recipe: RecipeConfig
+    evaluation: EvaluationConfig
+    study: StudyConfig
+    runtime: RuntimeConfig
+
+    @model_validator(mode="after")
+    def _arms_resolve_and_differ(self) -> Self:
+        seen: dict[str, str] = {}
+        for name in self.study.arms:
+            text = resolve_arm(self, name).model_dump_json()
+            if text in seen:
+                raise ValueError(f"study.arms.{name} has the same recipe as arm {seen[text]!r}")
+            seen[text] = name
+        return self
+
+
+def merge(base: Mapping[str, Any], diff: Mapping[str, Any]) -> dict[str, Any]:
+    """Lay a nested diff over a nested mapping; values of the diff win."""
+    merged = dict(base)
+    for key, value in diff.items():
+        below = merged.get(key)
+        if isinstance(value, Mapping) and isinstance(below, Mapping):
+            merged[key] = merge(below, value)
+        else:
+            merged[key] = value
+    return merged
+
+
+def resolve_arm(config: Config, name: str) -> RecipeConfig:
+    """Return the full recipe of an arm: the base recipe with the arm's diff laid over it.
+
+    Raises:
+        ValueError: the diff has an unknown key or an impossible value; the arm is named.
+    """
+    merged = merge(config.recipe.model_dump(), config.study.arms[name].diff)
+    try:
+        return RecipeConfig.model_validate(merged)
+    except ValidationError as error:
+        raise ValueError(f"study.arms.{name}: {_first_problem(error)}") from None
+
+
+def load_config(path: Path) -> Config:
+    """Read and validate a params.yaml without loading any model.
+
+    Raises:
+        UserError: names the key, the value and what is allowed.
+    """
+    document = load_yaml(path)
+    try:
+        return Config.model_validate(document)
+    except ValidationError as error:
+        raise UserError(
+            doing=f"reading {path}",
+            got=_first_problem(error),
+            expected="a complete params.yaml without unknown keys",
+            remedy="change the key named; profiles/ holds complete examples",
+        ) from None
+
+
+def _first_problem(error: ValidationError) -> str:
+    """Say a validation error in words: key, value, what is allowed; how many more there are."""
+    problems = error.errors(include_url=False)
+    first = problems[0]
+    key = ".".join(str(part) for part in first["loc"] if part != "[key]")
+    message = re.sub(r"^Value error, ", "", first["msg"])
+    value = first["input"]
+    shown = "" if isinstance(value, dict | BaseModel) else f" = {_short(value)}"
+    if first["type"] == "extra_forbidden":
+        message = "unknown key"
+    elif first["type"] == "missing":
+        message, shown = "missing key", ""
+    text = f"{key}{shown}: {message}" if key else message
+    more = len(problems) - 1
+    return text if not more else f"{text} (and {more} more problem{'s' if more > 1 else ''})"
+
+
+def _short(value: object) -> str:
+    if isinstance(value, float) and not math.isfinite(value):
+        return str(value)
+    text = repr(value)
+    return text if len(text) <= 60 else text[:57] + "..."

@@ -1,0 +1,71 @@
+"""The one YAML loader: YAML 1.2, as DVC reads it, so that `1e-5` is a number and `no` is a string.
+
+PyYAML speaks YAML 1.1 and would read both differently from DVC, and the two would then disagree
+about the same params.yaml.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from ruamel.yaml import YAML
+from ruamel.yaml.error import YAMLError
+
+from dynamicrubric.errors import UserError
+
+
+def load_yaml(path: Path) -> dict[str, Any]:
+    """Read a YAML 1.2 mapping.
+
+    Args:
+        path: file to read.
+
+    Returns:
+        The document as plain dicts, lists and scalars.
+
+    Raises:
+        UserError: the file is absent, unreadable, not YAML, has a repeated key, or is no mapping.
+    """
+    doing = f"reading {path}"
+    try:
+        document = YAML(typ="safe", pure=True).load(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        raise UserError(
+            doing=doing,
+            got="no such file",
+            expected="a YAML file",
+            remedy="run from the project's top folder, or copy a profile to params.yaml",
+        ) from None
+    except (OSError, UnicodeDecodeError) as error:
+        raise UserError(
+            doing=doing, got=str(error), expected="a readable UTF-8 file", remedy="mend the file"
+        ) from None
+    except YAMLError as error:
+        raise UserError(
+            doing=doing,
+            got=" ".join(str(error).split()),
+            expected="valid YAML 1.2 with each key once",
+            remedy="mend the line named",
+        ) from None
+    if not isinstance(document, dict):
+        raise UserError(
+            doing=doing,
+            got=f"a {type(document).__name__} at the top level",
+            expected="a mapping of keys to values",
+            remedy="start from a file in profiles/",
+        )
+    return document
+
+
+def dump_yaml(document: Mapping[str, Any], path: Path, *, header: str = "") -> None:
+    """Write a mapping as block-style YAML 1.2, keys in the order given, atomically."""
+    yaml = YAML(typ="safe", pure=True)
+    yaml.default_flow_style = False
+    yaml.sort_base_mapping_type_on_output = False  # type: ignore[assignment]  # ruamel types it None
+    temporary = path.with_name(f".{path.name}.tmp")
+    with temporary.open("w", encoding="utf-8") as stream:
+        stream.write(header)
+        yaml.dump(dict(document), stream)
+    temporary.replace(path)
