@@ -61,8 +61,8 @@ LANGUAGES: Final[Mapping[str, _Words]] = {
 
 # What may stand around the one word: a list or quote mark in front (with its space), emphasis and
 # quotes on either side, sentence marks behind. "!yes", "~~yes~~" and "yes?" say something else.
-_LEADING_MARK: Final = re.compile(r"(?:[-*+•>–—]|#{1,6})\s+")
-_WRAPPERS: Final = "*_`\"'“”‘’«»「」『』()[]"
+_LEADING_MARK: Final = re.compile(r"(?:[-*+•>\u2013\u2014]|#{1,6})\s+")
+_WRAPPERS: Final = "*_`\"'“”\u2018\u2019«»「」『』()[]"
 _FINAL_MARKS: Final = ".,;:!。、"
 _OPENING_MARKS: Final = "¡"
 _SPACE_MARKERS: Final = "Ġ▁Ċ"
@@ -72,12 +72,13 @@ _SPACE_MARKERS: Final = "Ġ▁Ċ"
 _REFUSAL: Final = re.compile(
     r"(?:i'm|i am|we're|we are) (?:\w+ )?sorry|sorry,? (?:but )?(?:i|we)\b|i apologi[sz]e"
     r"|my apologies|(?:unfortunately,? |but )?(?:i|we) (?:can't|cannot|can not|won't|will not"
-    r"|must decline|am unable|are unable|am not able|are not able)|(?:i'm|we're) (?:unable|not able)"
+    r"|must decline|am unable|are unable|am not able|are not able)"
+    r"|(?:i'm|we're) (?:unable|not able)"
     r"|(?:as|i'm|i am) an ai\b|lo siento|je suis désolée?|désolée?\b|es tut mir leid|tut mir leid"
     r"|mi dispiace|desculp|很?抱歉|对不起|申し訳|すみません|죄송|извините|простите|к сожалению"
 )
-_MASS_TOLERANCE: Final = 0.01
-"""By how much rounded (bf16) probabilities may add up to more than 1."""
+_MASS_TOLERANCE: Final = 0.05
+"""By how much rounded (bf16, or two-digit) log-probabilities may add up to more than 1."""
 
 
 def read_verdict_text(
@@ -214,7 +215,7 @@ def _slot_word(text: str) -> str:
 
 
 def _unreadable_reason(reply: str) -> UnscoredReason:
-    text = unicodedata.normalize("NFKC", reply).casefold().replace("’", "'").strip()
+    text = unicodedata.normalize("NFKC", reply).casefold().replace("\u2019", "'").strip()
     if not text:
         return UnscoredReason.EMPTY
     word = _slot_word(reply)
