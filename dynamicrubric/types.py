@@ -54,6 +54,8 @@ class InvalidReason(StrEnum):
     WEIGHT_OUT_OF_RANGE = "weight_out_of_range"
     DUPLICATE_CRITERION = "duplicate_criterion"
     """Two criteria that are equal after `rubrics.normalise_criterion`."""
+    UNCHECKABLE_CRITERION = "uncheckable_criterion"
+    """A criterion that the verifier in use cannot judge at all."""
 
 
 @dataclass(frozen=True, slots=True)

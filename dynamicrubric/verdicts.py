@@ -210,8 +210,9 @@ def _slot_word(text: str) -> str:
     """Text without case, compatibility forms and the marks that may stand around one word."""
     word = unicodedata.normalize("NFKC", text).casefold().strip()
     word = _LEADING_MARK.sub("", word, count=1) if _LEADING_MARK.match(word) else word
-    word = word.lstrip(_WRAPPERS + _OPENING_MARKS)
-    return word.rstrip(_WRAPPERS + _FINAL_MARKS)
+    # With the space: French sets one inside its quotes and before its marks.
+    word = word.lstrip(_WRAPPERS + _OPENING_MARKS + " ")
+    return word.rstrip(_WRAPPERS + _FINAL_MARKS + " ")
 
 
 def _unreadable_reason(reply: str) -> UnscoredReason:

@@ -1,0 +1,76 @@
+"""Two small interfaces: generate (token ids in, text out) and judge (a response, many criteria)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal, Protocol
+
+from dynamicrubric.types import Verdict
+
+FinishReason = Literal["stop", "length"]
+
+
+@dataclass(frozen=True)
+class GenerateRequest:
+    """One completion to sample.
+
+    Attributes:
+        prompt_ids: the rendered prompt, exactly one BOS.
+        seed: this request's own seed: its tokens do not depend on its neighbours in the batch.
+    """
+
+    prompt_ids: Sequence[int]
+    seed: int
+
+
+@dataclass(frozen=True)
+class Generation:
+    """A sampled completion.
+
+    Attributes:
+        token_ids: completion ids, the end token included when there is one.
+        text: decoded content without control tokens.
+        finish_reason: `stop` at an end token, `length` when cut at the token limit.
+    """
+
+    token_ids: tuple[int, ...]
+    text: str
+    finish_reason: FinishReason
+
+
+@dataclass(frozen=True)
+class JudgeRequest:
+    """One response and the criteria to judge it by.
+
+    Attributes:
+        response: the text to judge.
+        criteria: M criterion sentences.
+        seed: seed of whatever is random in the verifier.
+    """
+
+    response: str
+    criteria: Sequence[str]
+    seed: int
+
+
+class GenerateEngine(Protocol):
+    """Samples completions."""
+
+    def generate(
+        self, requests: Sequence[GenerateRequest], *, temperature: float, max_tokens: int
+    ) -> list[Generation]:
+        """Return one generation for each request, in order."""
+        ...
+
+
+class Verifier(Protocol):
+    """Judges responses; frozen."""
+
+    def accepts(self, criterion: str) -> bool:
+        """Return whether the criterion is one that this verifier can judge at all."""
+        ...
+
+    def judge(self, requests: Sequence[JudgeRequest]) -> list[list[Verdict]]:
+        """Return one verdict for each criterion of each request, in order."""
+        ...

@@ -1,0 +1,78 @@
+"""Tokenizers as encoders of frames and content, and the embedded world's byte-level BPE."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+
+from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
+from transformers import PreTrainedTokenizerFast
+
+from dynamicrubric.prompts.frames import BOS, CONTROL_TOKENS, EOS, PAD
+
+
+class FrameTokenizer:
+    """A tokenizer whose content encoding never yields a control token."""
+
+    def __init__(self, tokenizer: PreTrainedTokenizerFast) -> None:
+        """Wrap a fast tokenizer that has every control token of the frames."""
+        self.hf = tokenizer
+        self._control = {
+            token: tokenizer.convert_tokens_to_ids(token) for token in CONTROL_TOKENS
+        }
+        self.control_ids = frozenset(self._control.values())
+
+    @classmethod
+    def load(cls, directory: Path) -> FrameTokenizer:
+        """Load the tokenizer of a checkpoint folder."""
+        return cls(PreTrainedTokenizerFast.from_pretrained(str(directory), padding_side="left"))
+
+    def content(self, text: str) -> list[int]:
+        """Encode text as content: special-token parsing off, nothing added."""
+        ids = self.hf(text, add_special_tokens=False, split_special_tokens=True)["input_ids"]
+        return list(ids)
+
+    def control(self, token: str) -> int:
+        """Return the id of a control token."""
+        return int(self._control[token])
+
+    @property
+    def eos_id(self) -> int:
+        """Id of the token that ends a completion."""
+        return self.control(EOS)
+
+    @property
+    def pad_id(self) -> int:
+        """Id that pads; different from the end token, so that models learn to stop."""
+        return self.control(PAD)
+
+    def decode(self, ids: Sequence[int]) -> str:
+        """Decode a completion, control tokens left out."""
+        return str(self.hf.decode([i for i in ids if i not in self.control_ids]))
+
+
+def train_tokenizer(texts: Iterable[str], vocab_size: int) -> PreTrainedTokenizerFast:
+    """Train a byte-level BPE on the world's texts.
+
+    Without the regex split (`use_regex=False`) merges cross spaces and punctuation, so that JSON
+    scaffolding and whole phrases become single tokens and sequences stay short.
+    """
+    tokenizer = Tokenizer(models.BPE())
+    tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)
+    tokenizer.decoder = decoders.ByteLevel()
+    trainer = trainers.BpeTrainer(
+        vocab_size=vocab_size,
+        special_tokens=list(CONTROL_TOKENS),
+        initial_alphabet=pre_tokenizers.ByteLevel.alphabet(),
+        show_progress=False,
+    )
+    tokenizer.train_from_iterator(texts, trainer)
+    return PreTrainedTokenizerFast(
+        tokenizer_object=tokenizer,
+        pad_token=PAD,
+        bos_token=BOS,
+        eos_token=EOS,
+        additional_special_tokens=[t for t in CONTROL_TOKENS if t not in (PAD, BOS, EOS)],
+        padding_side="left",
+        clean_up_tokenization_spaces=False,
+    )

@@ -1,0 +1,183 @@
+"""The transformers engine: batched sampling with a seed for each request, and log-probabilities."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from transformers import (
+    AutoModelForCausalLM,
+    GenerationConfig,
+    LogitsProcessor,
+    LogitsProcessorList,
+    PreTrainedModel,
+)
+
+from dynamicrubric.engines.base import GenerateRequest, Generation
+from dynamicrubric.engines.tokenizer import FrameTokenizer
+from dynamicrubric.seeds import uniforms
+
+MAX_BATCH_TOKENS = 65_536
+"""Bound on rows x (prompt + completion) tokens of one batch."""
+
+
+class SeededSampler(LogitsProcessor):  # type: ignore[misc]  # transformers is partly typed
+    """Samples by inverse CDF with one uniform for each row and position.
+
+    `generate` draws from one global stream, so a row's tokens depend on its neighbours. Here a
+    row's uniforms come from its own seed; the token chosen is left as the only possible one, and
+    greedy decoding takes it.
+    """
+
+    def __init__(self, draws: torch.Tensor, temperature: float, prompt_length: int) -> None:
+        """Take `draws` of shape (rows, max_tokens), uniform in [0, 1)."""
+        self._draws = draws
+        self._temperature = temperature
+        self._prompt_length = prompt_length
+
+    def __call__(self, input_ids: torch.Tensor, scores: torch.Tensor) -> torch.Tensor:
+        """Return scores of shape (rows, vocabulary) with one finite entry a row."""
+        position = input_ids.shape[1] - self._prompt_length
+        cumulative = torch.softmax(scores.double() / self._temperature, dim=-1).cumsum(dim=-1)
+        target = self._draws[:, position].unsqueeze(1) * cumulative[:, -1:]
+        chosen = torch.searchsorted(cumulative, target, right=True)
+        chosen = chosen.clamp(max=scores.shape[1] - 1)
+        return torch.full_like(scores, -torch.inf).scatter(1, chosen, 0.0)
+
+
+def load_model(directory: Path) -> PreTrainedModel:
+    """Load a causal language model in float32 from a folder: safetensors only, no remote code."""
+    model = AutoModelForCausalLM.from_pretrained(
+        str(directory), dtype=torch.float32, use_safetensors=True, trust_remote_code=False
+    )
+    return model.eval()
+
+
+class TransformersEngine:
+    """Generates with a model in this process."""
+
+    def __init__(self, model: PreTrainedModel, tokenizer: FrameTokenizer) -> None:
+        """Use a loaded model; it may be one that a trainer is changing."""
+        self.model = model
+        self.tokenizer = tokenizer
+
+    @classmethod
+    def load(cls, directory: Path) -> TransformersEngine:
+        """Load model and tokenizer of a checkpoint folder."""
+        return cls(load_model(directory), FrameTokenizer.load(directory))
+
+    @torch.no_grad()
+    def generate(
+        self, requests: Sequence[GenerateRequest], *, temperature: float, max_tokens: int
+    ) -> list[Generation]:
+        """Return one generation for each request, in order.
+
+        Requests are batched by prompt length under a token budget; results are joined by index.
+        """
+        order = sorted(range(len(requests)), key=lambda i: len(requests[i].prompt_ids))
+        done: dict[int, Generation] = {}
+        for batch in self._batches(order, requests, max_tokens):
+            generations = self._generate_batch(
+                [requests[i] for i in batch], temperature, max_tokens
+            )
+            done.update(zip(batch, generations, strict=True))
+        assert len(done) == len(requests), "a request got no generation"
+        return [done[i] for i in range(len(requests))]
+
+    @staticmethod
+    def _batches(
+        order: Sequence[int], requests: Sequence[GenerateRequest], max_tokens: int
+    ) -> list[list[int]]:
+        batches: list[list[int]] = []
+        for index in order:
+            length = len(requests[index].prompt_ids) + max_tokens  # longest so far: sorted
+            if not batches or (len(batches[-1]) + 1) * length > MAX_BATCH_TOKENS:
+                batches.append([])
+            batches[-1].append(index)
+        return batches
+
+    def _generate_batch(
+        self, requests: Sequence[GenerateRequest], temperature: float, max_tokens: int
+    ) -> list[Generation]:
+        device = self.model.device
+        ids, mask = pad_left([r.prompt_ids for r in requests], self.tokenizer.pad_id)
+        draws = torch.from_numpy(np.stack([uniforms(r.seed, max_tokens) for r in requests]))
+        config = GenerationConfig(
+            do_sample=False,
+            max_new_tokens=max_tokens,
+            eos_token_id=self.tokenizer.eos_id,
+            pad_token_id=self.tokenizer.pad_id,
+        )
+        output: Any = self.model.generate(
+            input_ids=ids.to(device),
+            attention_mask=mask.to(device),
+            generation_config=config,
+            logits_processor=LogitsProcessorList(
+                [SeededSampler(draws.to(device), temperature, ids.shape[1])]
+            ),
+        )
+        return [self._finish(row) for row in output[:, ids.shape[1] :].tolist()]
+
+    def _finish(self, ids: list[int]) -> Generation:
+        eos = self.tokenizer.eos_id
+        stopped = eos in ids
+        kept = ids[: ids.index(eos) + 1] if stopped else ids
+        return Generation(tuple(kept), self.tokenizer.decode(kept), "stop" if stopped else "length")
+
+
+def pad_left(rows: Sequence[Sequence[int]], pad_id: int) -> tuple[torch.Tensor, torch.Tensor]:
+    """Return (ids, mask) of shape (rows, longest), padded on the left."""
+    width = max(len(row) for row in rows)
+    ids = torch.full((len(rows), width), pad_id, dtype=torch.long)
+    mask = torch.zeros((len(rows), width), dtype=torch.long)
+    for index, row in enumerate(rows):
+        ids[index, width - len(row) :] = torch.tensor(list(row), dtype=torch.long)
+        mask[index, width - len(row) :] = 1
+    return ids, mask
+
+
+@torch.no_grad()
+def sequence_logprobs(
+    model: PreTrainedModel,
+    prompts: Sequence[Sequence[int]],
+    completions: Sequence[Sequence[int]],
+    pad_id: int,
+    batch_size: int = 128,
+) -> list[float]:
+    """Return log p(completion | prompt), summed over its tokens, at temperature 1.
+
+    Args:
+        model: a causal language model.
+        prompts: token ids of each prompt.
+        completions: token ids of each completion, the end token included.
+        pad_id: id that pads.
+        batch_size: rows of one forward pass.
+    """
+    result: list[float] = []
+    for start in range(0, len(prompts), batch_size):
+        rows = [
+            [*prompt, *completion]
+            for prompt, completion in zip(
+                prompts[start : start + batch_size],
+                completions[start : start + batch_size],
+                strict=True,
+            )
+        ]
+        lengths = [len(c) for c in completions[start : start + batch_size]]
+        ids, mask = pad_left(rows, pad_id)
+        positions = (mask.cumsum(dim=1) - 1).clamp(min=0)
+        logits = model(
+            input_ids=ids.to(model.device),
+            attention_mask=mask.to(model.device),
+            position_ids=positions.to(model.device),
+        ).logits
+        logprobs = torch.log_softmax(logits[:, :-1].float(), dim=-1)
+        chosen = logprobs.gather(2, ids[:, 1:, None].to(model.device)).squeeze(2)
+        result += [
+            float(row[-length:].sum()) if length else 0.0
+            for row, length in zip(chosen, lengths, strict=True)
+        ]
+    return result

@@ -1,0 +1,1 @@
+"""Evaluators: response sets in; rubrics, verdicts and scores out. No torch."""

@@ -1,0 +1,88 @@
+"""Who writes the rubric of a response set: anew for each set, or once a prompt and kept."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Final, Protocol
+
+from dynamicrubric.engines.base import GenerateEngine, GenerateRequest, Generation
+from dynamicrubric.errors import UserError
+from dynamicrubric.evaluators.judging import ResponseSet
+
+KEPT_RUBRICS_FILE: Final = "rubrics.jsonl"
+RenderPrompt = Callable[[str, Sequence[str]], list[int]]
+
+
+class RubricWriter(Protocol):
+    """Writes one rubric for each response set."""
+
+    def write(self, sets: Sequence[ResponseSet], seeds: Sequence[int]) -> list[Generation]:
+        """Return the rubric texts, one for each set, in order."""
+        ...
+
+
+class DynamicWriter:
+    """The generator reads the prompt and the response set."""
+
+    def __init__(
+        self, engine: GenerateEngine, render: RenderPrompt, temperature: float, max_tokens: int
+    ) -> None:
+        """Write with `engine`; `render` turns (prompt, responses) into token ids."""
+        self._engine = engine
+        self._render = render
+        self._temperature = temperature
+        self._max_tokens = max_tokens
+
+    def write(self, sets: Sequence[ResponseSet], seeds: Sequence[int]) -> list[Generation]:
+        """Write a rubric for each set with that set's seed."""
+        requests = [
+            GenerateRequest(self._render(s.prompt, s.responses), seed)
+            for s, seed in zip(sets, seeds, strict=True)
+        ]
+        return self._engine.generate(
+            requests, temperature=self._temperature, max_tokens=self._max_tokens
+        )
+
+
+class KeptWriter:
+    """Rubrics written once a prompt, from the prompt alone, and kept (a static evaluator)."""
+
+    def __init__(self, kept: Mapping[str, Generation]) -> None:
+        """Use the rubrics by prompt id."""
+        self._kept = kept
+
+    @classmethod
+    def load(cls, generator_dir: Path) -> KeptWriter:
+        """Read the kept rubrics that a static generator's artefact holds."""
+        path = generator_dir / KEPT_RUBRICS_FILE
+        if not path.is_file():
+            raise UserError(
+                doing="loading a static evaluator's kept rubrics",
+                got=f"no {path}",
+                expected="the file that its first round writes",
+                remedy="run that round again",
+            )
+        rows = [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
+        return cls({r["prompt_id"]: Generation((), r["text"], r["finish_reason"]) for r in rows})
+
+    def write(self, sets: Sequence[ResponseSet], seeds: Sequence[int]) -> list[Generation]:
+        """Return each prompt's kept rubric; the sets and seeds change nothing."""
+        return [self._kept[s.prompt_id] for s in sets]
+
+
+def keep_rubrics(
+    prompts: Mapping[str, str], writer: DynamicWriter, seeds: Mapping[str, int], path: Path
+) -> None:
+    """Write one rubric for each prompt, from the prompt alone, and keep it in a JSONL file."""
+    sets = [ResponseSet(prompt_id, text, ()) for prompt_id, text in prompts.items()]
+    texts = writer.write(sets, [seeds[s.prompt_id] for s in sets])
+    lines = [
+        json.dumps(
+            {"prompt_id": s.prompt_id, "text": t.text, "finish_reason": t.finish_reason},
+            ensure_ascii=False,
+        )
+        for s, t in zip(sets, texts, strict=True)
+    ]
+    path.write_text("\n".join(lines) + "\n", encoding="utf-8")

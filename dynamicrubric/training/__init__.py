@@ -1,0 +1,1 @@
+"""Training with TRL: warm starts (SFTTrainer) and both roles (GRPOTrainer). Imports torch."""

@@ -1,0 +1,365 @@
+"""GRPO with TRL's GRPOTrainer, composed and not subclassed; shared by generator and policy.
+
+Departures from the paper, from TRL's defaults that we keep:
+- Loss type `dapo`: token losses are averaged over the batch, not over each sequence first.
+- With several rewards `normalize_then_sum` normalises each reward in its group, adds them with
+  their weights, and normalises the sum once more over the batch.
+- The reference of the KL term is the model that the round started from.
+
+Rollouts are ours (`rollout_func`): prompts are token ids, every completion has its own seed, each
+group stays whole on one process, and every row is kept for lineage.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import shutil
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final, Protocol
+
+import pandas as pd
+import torch
+from datasets import Dataset
+from transformers import TrainerCallback, TrainerControl, TrainerState, TrainingArguments
+from trl import GRPOConfig, GRPOTrainer
+
+from dynamicrubric.engines.tokenizer import FrameTokenizer
+from dynamicrubric.engines.transformers import TransformersEngine
+from dynamicrubric.errors import InstrumentError
+
+_COMPLETE_MARK: Final = "complete.json"
+# TRL's log name to ours; wall times are left out, so that equal runs write equal logs.
+_TRL_METRICS: Final[dict[str, str]] = {
+    "loss": "loss",
+    "grad_norm": "grad_norm",
+    "reward": "reward",
+    "reward_std": "reward_std",
+    "frac_reward_zero_std": "zero_std_rate",
+    "kl": "kl",
+    "entropy": "entropy",
+    "completions/mean_length": "length",
+    "completions/clipped_ratio": "truncated_rate",
+    "rewards/r_disc/mean": "r_disc",
+    "rewards/r_anchor/mean": "r_anchor",
+    "rewards/score/mean": "score",
+}
+
+
+@dataclass(frozen=True)
+class RolloutBatch:
+    """What a role's rollout hands to the trainer; all lists have one entry a completion.
+
+    Attributes:
+        prompt_ids: rendered prompts.
+        completion_ids: sampled completions.
+        rewards: for each reward's name its values; None leaves a row out.
+        metrics: rates of this step.
+        lineage: one JSON-able record a completion.
+    """
+
+    prompt_ids: list[list[int]]
+    completion_ids: list[list[int]]
+    rewards: Mapping[str, list[float | None]]
+    metrics: Mapping[str, float]
+    lineage: list[dict[str, Any]]
+
+
+class Rollout(Protocol):
+    """Samples and rewards the completions of one step."""
+
+    def __call__(
+        self, groups: Sequence[tuple[str, int]], engine: TransformersEngine, step: int
+    ) -> RolloutBatch:
+        """Roll out `groups`, pairs of (row key, group size), with the model as it is now."""
+        ...
+
+
+@dataclass(frozen=True)
+class GrpoSettings:
+    """Numbers of one GRPO training.
+
+    Attributes:
+        steps: optimiser steps.
+        prompts_per_step: groups in a step.
+        group_size: completions in a group.
+        learning_rate: constant over the steps.
+        kl_beta: weight of the KL to the model that the round started from.
+        temperature: of sampling, and of the log-probabilities that are trained.
+        max_tokens: longest completion.
+        reward_weights: weight of each reward by name, applied to advantages.
+        seed: of the order of the rows.
+        checkpoint_every_steps: a killed training goes on from the last complete checkpoint.
+    """
+
+    steps: int
+    prompts_per_step: int
+    group_size: int
+    learning_rate: float
+    kl_beta: float
+    temperature: float
+    max_tokens: int
+    reward_weights: Mapping[str, float]
+    seed: int
+    checkpoint_every_steps: int
+
+
+def train_grpo(
+    model_dir: Path,
+    row_keys: Sequence[str],
+    rollout: Rollout,
+    settings: GrpoSettings,
+    *,
+    out_dir: Path,
+    work_dir: Path,
+) -> None:
+    """Train a model and write checkpoint, training log and lineage to `out_dir`.
+
+    Args:
+        model_dir: checkpoint to start from; also the KL reference.
+        row_keys: one key for each row of training data; the rollout knows what they mean.
+        rollout: samples and rewards.
+        settings: the numbers.
+        out_dir: gets model, tokenizer, `training_log.jsonl` and `rollouts.parquet`.
+        work_dir: checkpoints and live log; survives a kill.
+
+    Raises:
+        InstrumentError: a rate above its limit, or a loss that is no number.
+    """
+    tokenizer = FrameTokenizer.load(model_dir)
+    log = _StepLog(work_dir, settings.steps)
+    trainer = GRPOTrainer(
+        model=str(model_dir),
+        reward_funcs=[_reward_function(name) for name in settings.reward_weights],
+        args=_grpo_config(settings, work_dir / "checkpoints"),
+        train_dataset=Dataset.from_dict({"prompt": list(row_keys)}),
+        processing_class=tokenizer.hf,
+        rollout_func=_rollout_function(rollout, tokenizer, settings, log),
+        callbacks=[_LogCallback(log), _CheckpointCallback()],
+    )
+    checkpoint = last_complete_checkpoint(work_dir / "checkpoints")
+    start = int(checkpoint.name.rpartition("-")[2]) if checkpoint else 0
+    log.keep_until(start)
+    if checkpoint:
+        print(f"resuming at step {start} of {settings.steps} from {checkpoint.name}", flush=True)
+    trainer.train(resume_from_checkpoint=str(checkpoint) if checkpoint else None)
+    trainer.model.save_pretrained(str(out_dir))
+    tokenizer.hf.save_pretrained(str(out_dir))
+    log.publish(out_dir)
+
+
+def _grpo_config(settings: GrpoSettings, checkpoint_dir: Path) -> GRPOConfig:
+    return GRPOConfig(
+        output_dir=str(checkpoint_dir),
+        max_steps=settings.steps,
+        per_device_train_batch_size=settings.prompts_per_step * settings.group_size,
+        num_generations=settings.group_size,
+        max_completion_length=settings.max_tokens,
+        learning_rate=settings.learning_rate,
+        lr_scheduler_type="constant",
+        beta=settings.kl_beta,
+        temperature=settings.temperature,
+        loss_type="dapo",
+        reward_weights=list(settings.reward_weights.values()),
+        multi_objective_aggregation=(
+            "normalize_then_sum" if len(settings.reward_weights) > 1 else "sum_then_normalize"
+        ),
+        seed=settings.seed % 2**31,
+        model_init_kwargs={"dtype": "float32"},
+        use_cpu=not torch.cuda.is_available(),
+        bf16=False,
+        gradient_checkpointing=False,
+        logging_steps=1,
+        save_strategy="steps",
+        save_steps=settings.checkpoint_every_steps,
+        save_total_limit=2,
+        report_to="none",
+        disable_tqdm=True,
+        dataloader_pin_memory=False,
+    )
+
+
+def _rollout_function(
+    rollout: Rollout, tokenizer: FrameTokenizer, settings: GrpoSettings, log: _StepLog
+) -> Callable[[list[str], GRPOTrainer], dict[str, Any]]:
+    """Adapt a role's rollout to TRL's `rollout_func`; rewards travel as extra fields."""
+
+    def roll_out(prompts: list[str], trainer: GRPOTrainer) -> dict[str, Any]:
+        groups = whole_groups(prompts, settings.group_size)
+        model = trainer.accelerator.unwrap_model(trainer.model)
+        step = trainer.state.global_step + 1
+        training = model.training
+        batch = rollout(groups, TransformersEngine(model.eval(), tokenizer), step)
+        model.train(training)
+        _check_lengths(batch, len(prompts))
+        log.keep_rollouts(step, batch)
+        return {
+            "prompt_ids": batch.prompt_ids,
+            "completion_ids": batch.completion_ids,
+            "logprobs": None,
+            **batch.rewards,
+            "step_metrics": dict(batch.metrics),
+        }
+
+    return roll_out
+
+
+def whole_groups(prompts: Sequence[str], group_size: int) -> list[tuple[str, int]]:
+    """Return (row key, group size) of each group, asserting that none is cut in two.
+
+    Raises:
+        InstrumentError: rows of one group are not together and complete on this process.
+    """
+    groups: list[tuple[str, int]] = []
+    for start in range(0, len(prompts), group_size):
+        rows = prompts[start : start + group_size]
+        if len(rows) != group_size or len(set(rows)) != 1:
+            raise InstrumentError(
+                f"a group of {group_size} rows was cut: this process got {list(rows)}; the batch "
+                "of each process has to be a multiple of the group size"
+            )
+        groups.append((rows[0], group_size))
+    return groups
+
+
+def _check_lengths(batch: RolloutBatch, expected: int) -> None:
+    lengths = {
+        "prompt_ids": len(batch.prompt_ids),
+        "completion_ids": len(batch.completion_ids),
+        "lineage": len(batch.lineage),
+        **{name: len(values) for name, values in batch.rewards.items()},
+    }
+    assert all(n == expected for n in lengths.values()), f"{lengths}, expected {expected} of each"
+
+
+def _reward_function(name: str) -> Callable[..., list[float | None]]:
+    """Make a TRL reward function that hands on the rewards the rollout computed.
+
+    It accepts strings and message lists alike, since it reads neither.
+    """
+
+    def reward(
+        completions: Sequence[object],
+        log_metric: Callable[[str, float], None],
+        step_metrics: Sequence[Mapping[str, float]] | None = None,
+        **fields: Any,  # noqa: ANN401 - TRL passes every column
+    ) -> list[float | None]:
+        values = list(fields[name])
+        assert len(values) == len(completions), "one reward for each completion"
+        if step_metrics:
+            for metric, value in step_metrics[0].items():
+                log_metric(metric, value)
+        return values
+
+    reward.__name__ = name
+    return reward
+
+
+def last_complete_checkpoint(directory: Path) -> Path | None:
+    """Return the newest checkpoint whose writing was finished; remove unfinished ones."""
+    found: list[tuple[int, Path]] = []
+    for path in directory.glob("checkpoint-*"):
+        if (path / _COMPLETE_MARK).is_file():
+            found.append((int(path.name.rpartition("-")[2]), path))
+        else:
+            shutil.rmtree(path)
+    return max(found)[1] if found else None
+
+
+class _CheckpointCallback(TrainerCallback):  # type: ignore[misc]  # transformers is partly typed
+    """Marks a checkpoint as complete once everything in it is on disk."""
+
+    def on_save(
+        self,
+        args: TrainingArguments,
+        state: TrainerState,
+        control: TrainerControl,
+        **kwargs: Any,  # noqa: ANN401 - transformers' signature
+    ) -> None:
+        """Write the mark after the checkpoint's files have been synced."""
+        folder = Path(args.output_dir) / f"checkpoint-{state.global_step}"
+        for path in (p for p in folder.rglob("*") if p.is_file()):
+            descriptor = os.open(path, os.O_RDONLY)
+            os.fsync(descriptor)
+            os.close(descriptor)
+        (folder / _COMPLETE_MARK).write_text(json.dumps({"step": state.global_step}))
+
+
+class _LogCallback(TrainerCallback):  # type: ignore[misc]  # transformers is partly typed
+    """Turns TRL's log entries into our step log."""
+
+    def __init__(self, log: _StepLog) -> None:
+        self._log = log
+
+    def on_log(
+        self,
+        args: TrainingArguments,
+        state: TrainerState,
+        control: TrainerControl,
+        logs: Mapping[str, Any] | None = None,
+        **kwargs: Any,  # noqa: ANN401 - transformers' signature
+    ) -> None:
+        """Keep one line a step; the summary that ends the training is no step."""
+        logs = logs or {}
+        if "train_runtime" in logs:
+            return
+        metrics = {
+            ours: float(logs[theirs]) for theirs, ours in _TRL_METRICS.items() if theirs in logs
+        }
+        metrics |= {
+            name: float(value) for name, value in logs.items() if name.startswith("rate/")
+        }
+        self._log.write(state.global_step, metrics)
+        _check_step(state.global_step, metrics)
+
+
+def _check_step(step: int, metrics: Mapping[str, float]) -> None:
+    if not math.isfinite(metrics.get("loss", 0.0)):
+        raise InstrumentError(
+            f"the loss at step {step} is {metrics['loss']}; lower the learning rate"
+        )
+    if metrics.get("truncated_rate", 0.0) >= 1.0:
+        raise InstrumentError(
+            f"every completion of step {step} was cut at max_tokens; raise max_tokens, or train "
+            "the warm start longer so that the model learns to stop"
+        )
+
+
+class _StepLog:
+    """The live log (`metrics.jsonl`) and the rollouts of each step, in the work directory."""
+
+    def __init__(self, work_dir: Path, total: int) -> None:
+        self._path = work_dir / "metrics.jsonl"
+        self._rollouts = work_dir / "rollouts"
+        self._rollouts.mkdir(parents=True, exist_ok=True)
+        self._total = total
+
+    def keep_until(self, step: int) -> None:
+        """Forget what comes after a step, since it is going to be done again."""
+        lines = self._path.read_text().splitlines() if self._path.exists() else []
+        kept = [line for line in lines if json.loads(line)["step"] <= step]
+        self._path.write_text("".join(f"{line}\n" for line in kept))
+        for part in self._rollouts.glob("*.json"):
+            if int(part.stem) > step:
+                part.unlink()
+
+    def write(self, step: int, metrics: Mapping[str, float]) -> None:
+        """Append one step's metrics; a step that has its line already is left alone."""
+        line = json.dumps({"step": step, "total": self._total, "metrics": dict(metrics)})
+        with self._path.open("a", encoding="utf-8") as stream:
+            stream.write(line + "\n")
+
+    def keep_rollouts(self, step: int, batch: RolloutBatch) -> None:
+        """Keep one step's lineage."""
+        path = self._rollouts / f"{step:06d}.json"
+        path.write_text(json.dumps(batch.lineage, ensure_ascii=False), encoding="utf-8")
+
+    def publish(self, out_dir: Path) -> None:
+        """Write `training_log.jsonl` and `rollouts.parquet` for the finished artefact."""
+        shutil.copyfile(self._path, out_dir / "training_log.jsonl")
+        parts = sorted(self._rollouts.glob("*.json"))
+        rows = [row for part in parts for row in json.loads(part.read_text(encoding="utf-8"))]
+        pd.DataFrame(rows).to_parquet(out_dir / "rollouts.parquet", index=False)

@@ -1,0 +1,1 @@
+"""Embedded worlds: small, controlled settings with a known true quality."""
