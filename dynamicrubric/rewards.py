@@ -157,6 +157,11 @@ def r_anchor(scores: Sequence[Score | float | None]) -> float | None:
     `R_anchor = sum_{i<j} log sigmoid(S_i - S_j) / ((j - i) 2^(i-1))` (from the walk-throughs of the
     paper). The list is a strict ranking; ties in it are for the caller to break or leave out.
 
+    Beware: with these weights the true order need not be the maximum from n = 5 anchors on. At
+    n = 7 what a small rise of S_r is worth (its row sum less its column sum, halved) falls from
+    rank 1 to rank 4 and rises again towards rank 7, so a rubric that lifts the worst anchor above
+    the middle can earn more than one that ranks all seven rightly. Measure rank accuracy beside it.
+
     Args:
         scores: of the n >= 2 anchors, best first.
 
