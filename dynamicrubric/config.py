@@ -6,23 +6,30 @@ the names (`_tokens`, `_steps`, `_minutes`, `_rate` for shares in [0, 1]).
 
 from __future__ import annotations
 
-import math
-import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field, StringConstraints, ValidationError
-from pydantic import model_validator
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Field,
+    StringConstraints,
+    ValidationError,
+    model_validator,
+)
 
 from dynamicrubric.errors import UserError
+from dynamicrubric.problems import first_problem, one_line
 from dynamicrubric.yamlio import load_yaml
 
 Rate = Annotated[float, Field(ge=0.0, le=1.0)]
 LearningRate = Annotated[float, Field(gt=0.0, lt=1.0)]
 Steps = Annotated[int, Field(ge=1, le=1_000_000)]
 Slug = Annotated[str, StringConstraints(pattern=r"^[a-z][a-z0-9_]{0,31}$")]
-RESERVED_SLUGS = frozenset({"con", "prn", "aux", "nul"})
+RESERVED_SLUGS = frozenset(
+    {"con", "prn", "aux", "nul"} | {f"{port}{n}" for port in ("com", "lpt") for n in range(10)}
+)
 
 
 class Section(BaseModel):
@@ -58,6 +65,11 @@ class BackboneConfig(Section):
         if self.hidden_size % self.num_heads:
             raise ValueError(
                 f"hidden_size {self.hidden_size} is not a multiple of num_heads {self.num_heads}"
+            )
+        if (self.hidden_size // self.num_heads) % 2:  # rotary positions turn pairs of numbers
+            raise ValueError(
+                f"hidden_size {self.hidden_size} over num_heads {self.num_heads} is "
+                f"{self.hidden_size // self.num_heads} numbers a head; an even number is needed"
             )
         return self
 
@@ -159,10 +171,18 @@ class RecipeConfig(Section):
     @model_validator(mode="after")
     def _groups_divide_batches(self) -> Self:
         for role, group, batch, prompts in (
-            ("generator", self.generator.group_size, self.generator.batch_size,
-             self.generator.prompts_per_step),
-            ("policy", self.responses_per_set, self.policy.batch_size,
-             self.policy.prompts_per_step),
+            (
+                "generator",
+                self.generator.group_size,
+                self.generator.batch_size,
+                self.generator.prompts_per_step,
+            ),
+            (
+                "policy",
+                self.responses_per_set,
+                self.policy.batch_size,
+                self.policy.prompts_per_step,
+            ),
         ):
             if batch != prompts * group:
                 name = "group_size" if role == "generator" else "responses_per_set"
@@ -225,7 +245,7 @@ class StudyConfig(Section):
     def _names_are_unique(self) -> Self:
         repeated = sorted({seed for seed in self.seeds if self.seeds.count(seed) > 1})
         if repeated:
-            raise ValueError(f"seeds lists {repeated[0]} more than once")
+            raise ValueError(f"seeds lists {repeated[0]} more than once; each seed is one run")
         for name in self.arms:
             if name in RESERVED_SLUGS:
                 raise ValueError(f"arm name {name!r} is reserved by some file systems")
@@ -260,7 +280,10 @@ class Config(Section):
         for name in self.study.arms:
             text = resolve_arm(self, name).model_dump_json()
             if text in seen:
-                raise ValueError(f"study.arms.{name} has the same recipe as arm {seen[text]!r}")
+                raise ValueError(
+                    f"study.arms.{name} has the same recipe as arm {seen[text]!r}; "
+                    "each arm has to differ in at least one key"
+                )
             seen[text] = name
         return self
 
@@ -287,7 +310,8 @@ def resolve_arm(config: Config, name: str) -> RecipeConfig:
     try:
         return RecipeConfig.model_validate(merged)
     except ValidationError as error:
-        raise ValueError(f"study.arms.{name}: {_first_problem(error)}") from None
+        problem = one_line(*first_problem(error, RecipeConfig))
+        raise ValueError(f"study.arms.{name}: {problem}") from None
 
 
 def load_config(path: Path) -> Config:
@@ -300,33 +324,10 @@ def load_config(path: Path) -> Config:
     try:
         return Config.model_validate(document)
     except ValidationError as error:
+        got, expected = first_problem(error, Config)
         raise UserError(
             doing=f"reading {path}",
-            got=_first_problem(error),
-            expected="a complete params.yaml without unknown keys",
+            got=got,
+            expected=expected,
             remedy="change the key named; profiles/ holds complete examples",
         ) from None
-
-
-def _first_problem(error: ValidationError) -> str:
-    """Say a validation error in words: key, value, what is allowed; how many more there are."""
-    problems = error.errors(include_url=False)
-    first = problems[0]
-    key = ".".join(str(part) for part in first["loc"] if part != "[key]")
-    message = re.sub(r"^Value error, ", "", first["msg"])
-    value = first["input"]
-    shown = "" if isinstance(value, dict | BaseModel) else f" = {_short(value)}"
-    if first["type"] == "extra_forbidden":
-        message = "unknown key"
-    elif first["type"] == "missing":
-        message, shown = "missing key", ""
-    text = f"{key}{shown}: {message}" if key else message
-    more = len(problems) - 1
-    return text if not more else f"{text} (and {more} more problem{'s' if more > 1 else ''})"
-
-
-def _short(value: object) -> str:
-    if isinstance(value, float) and not math.isfinite(value):
-        return str(value)
-    text = repr(value)
-    return text if len(text) <= 60 else text[:57] + "..."

@@ -310,12 +310,20 @@ def _entry(cell: Cell) -> dict[str, Any]:
     return {"id": cell.id, "prev": cell.prev, "recipe": cell.recipe.model_dump(mode="json")}
 
 
+def is_written(plan: Plan, path: Path) -> bool:
+    """Return whether a cells.yaml holds exactly this plan."""
+    try:
+        found = load_yaml(path)
+    except UserError:  # absent, or broken by a merge: either way to be written anew
+        return False
+    return found == plan_document(plan)
+
+
 def write_plan(plan: Plan, path: Path) -> bool:
     """Write cells.yaml if it differs from the plan; return whether it was written."""
-    document = plan_document(plan)
-    if path.exists() and load_yaml(path) == document:
+    if is_written(plan, path):
         return False
-    dump_yaml(document, path, header=HEADER)
+    dump_yaml(plan_document(plan), path, header=HEADER)
     return True
 
 

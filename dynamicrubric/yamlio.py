@@ -6,6 +6,7 @@ about the same params.yaml.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -42,17 +43,18 @@ def load_yaml(path: Path) -> dict[str, Any]:
         raise UserError(
             doing=doing, got=str(error), expected="a readable UTF-8 file", remedy="mend the file"
         ) from None
-    except YAMLError as error:
+    except (YAMLError, ValueError, RecursionError) as error:
+        # ValueError: a number with thousands of digits, a date that does not exist.
         raise UserError(
             doing=doing,
-            got=" ".join(str(error).split()),
+            got=_plain(error),
             expected="valid YAML 1.2 with each key once",
             remedy="mend the line named",
         ) from None
     if not isinstance(document, dict):
         raise UserError(
             doing=doing,
-            got=f"a {type(document).__name__} at the top level",
+            got="an empty file" if document is None else f"a {type(document).__name__}",
             expected="a mapping of keys to values",
             remedy="start from a file in profiles/",
         )
@@ -60,12 +62,29 @@ def load_yaml(path: Path) -> dict[str, Any]:
 
 
 def dump_yaml(document: Mapping[str, Any], path: Path, *, header: str = "") -> None:
-    """Write a mapping as block-style YAML 1.2, keys in the order given, atomically."""
+    """Write a mapping as block-style YAML 1.2, keys in the order given, atomically.
+
+    Raises:
+        UserError: the folder does not exist.
+    """
     yaml = YAML(typ="safe", pure=True)
     yaml.default_flow_style = False
     yaml.sort_base_mapping_type_on_output = False  # type: ignore[assignment]  # ruamel types it None
     temporary = path.with_name(f".{path.name}.tmp")
-    with temporary.open("w", encoding="utf-8") as stream:
-        stream.write(header)
-        yaml.dump(dict(document), stream)
-    temporary.replace(path)
+    try:
+        with temporary.open("w", encoding="utf-8") as stream:
+            stream.write(header)
+            yaml.dump(dict(document), stream)
+        temporary.replace(path)
+    except (FileNotFoundError, NotADirectoryError, IsADirectoryError) as error:
+        raise UserError(
+            doing=f"writing {path}", got=str(error), expected="a file name in an existing folder"
+        ) from None
+    finally:
+        temporary.unlink(missing_ok=True)
+
+
+def _plain(error: Exception) -> str:
+    """Put a loader's message on one line, without its advice on switching the check off."""
+    text = " ".join(str(error).split()).replace(' in "<unicode string>",', " at")
+    return re.sub(r" To suppress this check see: \S+", "", text)

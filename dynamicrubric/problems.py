@@ -1,0 +1,98 @@
+"""Validation errors in words: which key, what value it has, what is allowed."""
+
+from __future__ import annotations
+
+import difflib
+import math
+import re
+from typing import Any
+
+from pydantic import BaseModel, ValidationError
+from pydantic_core import ErrorDetails
+
+ARM_NAME_RULE = "a name of 1 to 32 characters a-z, 0-9 and _ that starts with a letter"
+
+
+def first_problem(error: ValidationError, model: type[BaseModel]) -> tuple[str, str | None]:
+    """Say the first of pydantic's problems in words.
+
+    Args:
+        error: what pydantic raised.
+        model: the model that was validated; it knows which keys there are.
+
+    Returns:
+        What was found ("study.rounds = 0") and what is allowed, None where the first says both.
+    """
+    problems = error.errors(include_url=False)
+    # A misspelt key is missing under its right name as well: the spelling is what to tell.
+    problems.sort(key=lambda problem: problem["type"] != "extra_forbidden")
+    got, expected = _problem(problems[0], model)
+    more = len(problems) - 1
+    if more:
+        got += f" (and {more} more problem{'s' if more > 1 else ''})"
+    return got, expected
+
+
+def one_line(got: str, expected: str | None) -> str:
+    """Join the two halves of a problem for an error that has room for one text."""
+    return f"{got}; expected {expected}" if expected else got
+
+
+def _problem(problem: ErrorDetails, model: type[BaseModel]) -> tuple[str, str | None]:
+    location, kind, message = problem["loc"], problem["type"], problem["msg"]
+    value = problem["input"]
+    key = ".".join(_part(part) for part in location)
+    if location and location[-1] == "[key]":
+        parent = ".".join(_part(part) for part in location[:-2])
+        return f"the name {_short(value)} in {parent}", ARM_NAME_RULE
+    if kind == "value_error":
+        message = re.sub(r"^Value error, ", "", message)
+        return (f"{key}: {message}" if key else message), None
+    if kind in ("extra_forbidden", "invalid_key"):
+        shown = "" if isinstance(value, dict) else f" = {_short(value)}"
+        return f"unknown key {key}{shown}", _allowed_keys(model, location)
+    if kind == "missing":
+        return f"no key {key}", "every key to be there; none has a default"
+    return f"{key} = {_short(value)}", _rule(kind, message)
+
+
+def _rule(kind: str, message: str) -> str:
+    """Say what is allowed without the words of Python's type system."""
+    if kind in ("model_type", "model_attributes_type", "dict_type", "mapping_type"):
+        return "a mapping of keys to values"
+    if kind in ("tuple_type", "list_type"):
+        return "a list, such as [1, 2, 3]"
+    if kind in ("too_short", "too_long"):
+        return re.sub(r"^\w+ should have ", "", message).replace(" after validation", "")
+    return re.sub(r"^(Input|String) should (be )?", "", message)
+
+
+def _allowed_keys(model: type[BaseModel], location: tuple[int | str, ...]) -> str:
+    """Name the keys there are at a location, and the one that may have been meant."""
+    section: Any = model
+    for part in location[:-1]:
+        field = section.model_fields.get(str(part))
+        section = None if field is None else field.annotation
+        if not (isinstance(section, type) and issubclass(section, BaseModel)):
+            return "only known keys"
+    names = list(section.model_fields)
+    close = difflib.get_close_matches(str(location[-1]), names, n=1)
+    hint = f" (did you mean {close[0]}?)" if close else ""
+    return f"one of {', '.join(names)}{hint}"
+
+
+def _part(part: int | str) -> str:
+    """Show a part of a key as it is if it is plain, quoted and cut if it is not."""
+    text = str(part)
+    return text if re.fullmatch(r"\w{1,64}", text) else _short(text)
+
+
+def _short(value: object) -> str:
+    if isinstance(value, dict):
+        return "{...}" if value else "{}"
+    if isinstance(value, float) and not math.isfinite(value):
+        return str(value)
+    if isinstance(value, tuple):
+        value = list(value)
+    text = repr(value)
+    return text if len(text) <= 60 else text[:57] + "..."
