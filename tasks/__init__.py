@@ -1,0 +1,1 @@
+"""Tasks launch work and record what it made; what is computed lives in `dynamicrubric`."""

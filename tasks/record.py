@@ -1,0 +1,276 @@
+"""Artefacts: folders that exist only once their `record.json`, written last, is valid.
+
+A step asks for what it needs with a `StepRequest`: step name and version, identity (everything that
+determines the content) and input artefacts. `run_step` returns the finished artefact of that
+request, or builds it:
+
+1. it builds in `work_root/<identity hash>/`, outside every DVC out (DVC empties a stage's outs
+   before it runs the command); checkpoints there survive a kill;
+2. files are synced and made read-only, the record is written and synced, and the folder is renamed
+   to `finished` in the work folder;
+3. hard links to `finished` are staged beside the out and renamed into place.
+
+A step whose out was emptied is therefore found again under `finished`, and a kill at any moment
+leaves either no artefact or a whole one. Provenance (seconds, commit, packages, date) is in the
+record but in no hash.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import shutil
+import time
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Final
+
+from dynamicrubric.errors import UserError
+from tasks import disk
+from tasks.artefact import RECORD_NAME, Artefact, Record, artefact_files, load_artefact
+from tasks.identity import JSON, canonical_json, changed_fields, hash_of
+from tasks.locks import SlotLock
+from tasks.provenance import provenance
+
+__all__ = [
+    "Artefact",
+    "BuildDirs",
+    "Record",
+    "StepRequest",
+    "carry",
+    "differences",
+    "find_finished",
+    "load_artefact",
+    "prune_work",
+    "run_step",
+]
+
+logger = logging.getLogger(__name__)
+
+_HASH_LETTERS: Final = 16  # of the identity hash in a work folder's name
+
+
+@dataclass(frozen=True)
+class StepRequest:
+    """What a step is asked to make; equal requests name equal content.
+
+    Where and how fast it is computed (paths, device, number of threads) has no place in it.
+    """
+
+    step: str
+    step_version: int
+    identity: Mapping[str, JSON]  # config values and seeds: everything that determines the content
+    inputs: Mapping[str, Path]  # artefact folders by role, e.g. {"policy": ...}
+
+    @cached_property
+    def input_hashes(self) -> dict[str, str]:
+        """Content hash of each input, verified byte by byte.
+
+        Raises:
+            UserError: an input is missing or altered.
+        """
+        return {name: load_artefact(path).content_hash for name, path in self.inputs.items()}
+
+    @cached_property
+    def fields(self) -> dict[str, JSON]:
+        """The fields whose hash is the request's identity."""
+        asked: dict[str, JSON] = {
+            "step": self.step,
+            "step_version": self.step_version,
+            "identity": self.identity,
+            "inputs": self.input_hashes,
+        }
+        # As it will read back from the record: a tuple is a list there.
+        fields: dict[str, JSON] = json.loads(canonical_json(asked))
+        return fields
+
+    @cached_property
+    def identity_hash(self) -> str:
+        """SHA-256 of the canonical JSON of `fields`."""
+        return hash_of(self.fields)
+
+
+@dataclass(frozen=True)
+class BuildDirs:
+    """Where a step's function writes."""
+
+    out: Path  # becomes the artefact; empty at the start of every attempt
+    checkpoints: Path  # survives a kill; removed once the step is finished
+    work: Path  # this identity's own folder: scratch files, logs
+    metrics: Path  # work/metrics.jsonl; survives a kill, so a resumed build appends to it
+
+
+def differences(record: Record, request: StepRequest) -> list[str]:
+    """Say which identity fields of a record differ from a request, with both values."""
+    return changed_fields(record.fields, request.fields)
+
+
+def find_finished(out_dir: Path, request: StepRequest, *, verify: bool = True) -> Artefact | None:
+    """Return the artefact at `out_dir` if it is the one requested.
+
+    Args:
+        out_dir: where the step publishes.
+        request: what is asked for.
+        verify: compare each file's hash with the record; sizes are compared always.
+
+    Returns:
+        The artefact; None if there is no record, or one of another identity (the log says which
+        fields differ).
+
+    Raises:
+        UserError: it is the requested artefact, but altered.
+    """
+    if not (out_dir / RECORD_NAME).is_file():
+        return None
+    record = Record.read(out_dir)
+    if record.identity_hash != request.identity_hash:
+        changed = "; ".join(differences(record, request))
+        logger.info("%s: %s is of another identity: %s", request.step, out_dir, changed)
+        return None
+    return load_artefact(out_dir, verify=verify)
+
+
+def run_step(
+    request: StepRequest,
+    out_dir: Path,
+    work_root: Path,
+    build: Callable[[BuildDirs], None],
+    *,
+    on_wait: Callable[[str], None] | None = None,
+) -> Artefact:
+    """Return the requested artefact at `out_dir`; call `build` only if nobody has made it yet.
+
+    Args:
+        request: what is asked for.
+        out_dir: where it is published. A folder there without a valid record, or of another
+            identity, is replaced.
+        work_root: work folders live here; best on the file system of `out_dir`, else files are
+            copied instead of linked.
+        build: writes the artefact's files into `BuildDirs.out`; it may find checkpoints of a killed
+            attempt in `BuildDirs.checkpoints`.
+        on_wait: told who is building the same artefact while this call waits for it.
+
+    Raises:
+        UserError: an input or the published artefact is altered; a link leaves the artefact; the
+            disk is full or may not be written.
+    """
+    found = find_finished(out_dir, request)
+    if found is not None:
+        logger.info("%s: found finished at %s", request.step, out_dir)
+        return found
+    work = work_root / request.identity_hash[:_HASH_LETTERS]
+    doing = f"making {request.step} at {out_dir}"
+    lock = SlotLock(work, num_slots=1)
+    with lock.acquire(doing, on_wait=on_wait), disk.disk_errors(doing, out_dir):
+        finished = work / "finished"
+        if _kept(finished, request):
+            logger.info("%s: found finished in %s", request.step, work)
+        else:
+            _build(request, work, finished, build)
+        disk.remove(work / "checkpoints")
+        _publish(finished, out_dir, Record.read(finished))
+    return load_artefact(out_dir, verify=False)
+
+
+def carry(source: Artefact, out_dir: Path, request: StepRequest) -> Artefact:
+    """Publish `source`'s files under a new identity, as hard links: a role that was not updated.
+
+    Args:
+        source: a loaded artefact.
+        out_dir: where the new artefact is published.
+        request: its identity; name `source` among the inputs.
+
+    Raises:
+        UserError: as `run_step`.
+    """
+    found = find_finished(out_dir, request)
+    if found is not None:
+        return found
+    with disk.disk_errors(f"making {request.step} at {out_dir}", out_dir):
+        _publish(source.path, out_dir, _record_of(request, source.record.files, seconds=0.0))
+    return load_artefact(out_dir, verify=False)
+
+
+def prune_work(work_root: Path, keep_hashes: Collection[str]) -> list[Path]:
+    """Remove the work folders of all identities but `keep_hashes`; return what was removed.
+
+    Published artefacts keep their bytes: they are hard links or copies.
+    """
+    keep = {identity_hash[:_HASH_LETTERS] for identity_hash in keep_hashes}
+    gone = [path for path in sorted(work_root.glob("*")) if path.name not in keep]
+    for path in gone:
+        disk.remove(path)
+    return gone
+
+
+def _kept(finished: Path, request: StepRequest) -> bool:
+    """Say whether `finished` is the requested artefact, whole; drop it if it is not.
+
+    It shares its bytes with what was published, so an edit in place damaged both. The published one
+    is refused for a person to look at; this one is only a means to save time.
+    """
+    try:
+        found = find_finished(finished, request)
+    except UserError as error:
+        logger.warning("%s: building again, the kept copy is not usable: %s", request.step, error)
+        found = None
+    if found is None:
+        disk.remove(finished)
+    return found is not None
+
+
+def _build(
+    request: StepRequest, work: Path, finished: Path, build: Callable[[BuildDirs], None]
+) -> None:
+    dirs = BuildDirs(work / "out", work / "checkpoints", work, work / "metrics.jsonl")
+    disk.remove(dirs.out)
+    dirs.out.mkdir()
+    dirs.checkpoints.mkdir(exist_ok=True)
+    started = time.monotonic()
+    build(dirs)
+    files = artefact_files(dirs.out)
+    for name in files:
+        disk.sync(dirs.out / name)
+        (dirs.out / name).chmod(0o444)
+    record = _record_of(request, files, seconds=time.monotonic() - started)
+    _seal(dirs.out, record)
+    dirs.out.rename(finished)
+    disk.sync(work)
+
+
+def _record_of(
+    request: StepRequest, files: Mapping[str, Mapping[str, str | int]], seconds: float
+) -> Record:
+    return Record.make(request.fields, files, provenance(seconds))
+
+
+def _seal(folder: Path, record: Record) -> None:
+    """Write the record of a folder whose files are all in place and on the disk."""
+    for path in folder.rglob("*"):
+        if path.is_dir():
+            disk.sync(path)
+    disk.write_json_durably(folder / RECORD_NAME, record.as_json())
+    (folder / RECORD_NAME).chmod(0o444)
+    disk.sync(folder)
+
+
+def _publish(source: Path, out_dir: Path, record: Record) -> None:
+    """Put links to `source`'s files at `out_dir`, in one rename."""
+    out_dir.parent.mkdir(parents=True, exist_ok=True)
+    if out_dir.is_dir() and any(out_dir.iterdir()):
+        logger.warning("%s: replacing what is at %s", record.step, out_dir)
+    staged = out_dir.with_name(f".{out_dir.name}.publishing")
+    disk.remove(staged)
+    staged.mkdir()
+    try:
+        for name in record.files:
+            target = staged / name
+            target.parent.mkdir(parents=True, exist_ok=True)
+            disk.link_or_copy(source / name, target)
+        _seal(staged, record)
+        disk.replace_folder(staged, out_dir)
+    except BaseException:
+        shutil.rmtree(staged, ignore_errors=True)  # the first error is the one to report
+        raise

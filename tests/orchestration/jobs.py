@@ -1,0 +1,101 @@
+"""Jobs for the launcher's tests: what GPU work does, without a GPU (imported by name in a child)."""
+
+from __future__ import annotations
+
+import errno
+import json
+import logging
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+from dynamicrubric.errors import InstrumentError, UserError
+
+
+def write_file(path: str, text: str) -> None:
+    print("printed to stdout")
+    print("printed to stderr", file=sys.stderr)
+    logging.getLogger("jobs").info("logged")
+    os.write(1, b"written by native code\n")
+    Path(path).write_text(text, encoding="utf-8")
+
+
+def report_environment(path: str) -> None:
+    facts = {
+        "pid": os.getpid(),
+        "leads_its_session": os.getsid(0) == os.getpid(),
+        "devices": os.environ.get("CUDA_VISIBLE_DEVICES"),
+        "omp": os.environ.get("OMP_NUM_THREADS"),
+        "extra": os.environ.get("EXTRA"),
+        "cwd": os.getcwd(),
+        "main": getattr(sys.modules["__main__"], "__file__", None),
+        "preloaded": "xml.dom.minidom" in sys.modules,
+    }
+    Path(path).write_text(json.dumps(facts), encoding="utf-8")
+
+
+def kill_itself() -> None:
+    print("marker before the kill")
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+def exit_at_once(code: int) -> None:
+    os._exit(code)
+
+
+def raise_user_error() -> None:
+    raise UserError(doing="reading a set", got="1 response", expected="2 or more", remedy="set K")
+
+
+def raise_instrument_error() -> None:
+    raise InstrumentError("the verifier is down")
+
+
+def raise_bug() -> None:
+    raise KeyError("no such column")
+
+
+def raise_disk_full_in_native_words() -> None:
+    raise RuntimeError(f"I/O error: {os.strerror(errno.ENOSPC)} (os error 28)")
+
+
+def sleep_natively(pid_path: str) -> None:
+    _announce(pid_path)
+    time.sleep(600)
+
+
+def sleep_deaf_to_sigterm(pid_path: str) -> None:
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    sleep_natively(pid_path)
+
+
+def sleep_with_grandchild(pid_path: str, grandchild_path: str) -> None:
+    """Start a process that would outlive this one (an engine), then sleep."""
+    code = "import signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN); time.sleep(600)"
+    child = subprocess.Popen([sys.executable, "-c", code])
+    Path(grandchild_path).write_text(str(child.pid), encoding="utf-8")
+    sleep_natively(pid_path)
+
+
+def die_leaving_grandchild(grandchild_path: str) -> None:
+    child = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"])
+    Path(grandchild_path).write_text(str(child.pid), encoding="utf-8")
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+def overlap(folder: str) -> None:
+    """Fail if another job is in here at the same time."""
+    inside = Path(folder) / "inside"
+    inside.touch(exist_ok=False)
+    for _ in range(50):
+        os.sched_yield()
+    inside.unlink()
+
+
+def _announce(pid_path: str) -> None:
+    half_written = Path(pid_path + ".part")
+    half_written.write_text(str(os.getpid()), encoding="utf-8")
+    half_written.rename(pid_path)
