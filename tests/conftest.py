@@ -1,0 +1,75 @@
+"""What every test runs under: nothing reports home, nothing is fetched, one thread a process.
+
+Set at import, because Prefect, DVC and PyTorch read the environment when they are imported.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sys
+import tempfile
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parent.parent
+
+# A home for each test process (pytest-xdist starts several): two that migrate one new database at
+# the same time break it.
+_HOME = Path(tempfile.mkdtemp(prefix="dynamicrubric-tests-"))
+
+SETTINGS = {
+    "DO_NOT_TRACK": "true",
+    "DVC_NO_ANALYTICS": "1",
+    "HF_HUB_DISABLE_TELEMETRY": "1",
+    "MLFLOW_DISABLE_TELEMETRY": "true",
+    "PREFECT_SERVER_ANALYTICS_ENABLED": "false",
+    "VLLM_NO_USAGE_STATS": "1",
+    "HF_HUB_OFFLINE": "1",
+    "HF_HOME": str(_HOME / "huggingface"),
+    "MPLCONFIGDIR": str(_HOME / "matplotlib"),
+    "PREFECT_HOME": str(_HOME / "prefect"),
+    "DVC_SITE_CACHE_DIR": str(_HOME / "dvc"),
+    "OMP_NUM_THREADS": "1",
+    "TOKENIZERS_PARALLELISM": "false",
+    # Tests that make git repositories depend on nobody's name, hooks or signing key.
+    "GIT_CONFIG_GLOBAL": os.devnull,
+    "GIT_AUTHOR_NAME": "Test",
+    "GIT_AUTHOR_EMAIL": "test@example.invalid",
+    "GIT_COMMITTER_NAME": "Test",
+    "GIT_COMMITTER_EMAIL": "test@example.invalid",
+}
+os.environ.update(SETTINGS)
+# Servers and trackers of the person who runs the tests are none of the tests' business.
+for name in ("PREFECT_API_URL", "PREFECT_API_KEY", "PREFECT_PROFILE", "MLFLOW_TRACKING_URI"):
+    os.environ.pop(name, None)
+
+
+def pytest_unconfigure() -> None:
+    """Remove this process's home."""
+    shutil.rmtree(_HOME, ignore_errors=True)
+
+
+@pytest.fixture
+def project_root() -> Path:
+    """The checkout that is being tested."""
+    return ROOT
+
+
+@pytest.fixture
+def params_text() -> str:
+    """The checked-in params.yaml."""
+    return (ROOT / "params.yaml").read_text(encoding="utf-8")
+
+
+@pytest.fixture
+def fake_study(tmp_path: Path) -> Iterator[Callable[..., object]]:
+    """Return a function that writes a finished study without training; see `fakestudy.py`."""
+    helpers = str(ROOT / "tests" / "report")
+    sys.path.insert(0, helpers)
+    from fakestudy import FakeStudy
+
+    yield lambda **options: FakeStudy(tmp_path / "project", **options)
+    sys.path.remove(helpers)
