@@ -40,7 +40,7 @@ def git_commit() -> str | None:
         done = subprocess.run(
             command, cwd=Path(__file__).parent, capture_output=True, text=True, check=False
         )
-    except FileNotFoundError:
+    except OSError:  # no git here, or not ours to run
         return None
     return done.stdout.strip() if done.returncode == 0 else None
 

@@ -1,4 +1,4 @@
-"""Jobs for the launcher's tests: what GPU work does, without a GPU (imported by name in a child)."""
+"""Jobs for the launcher's tests: what GPU work does, without a GPU; children import them."""
 
 from __future__ import annotations
 

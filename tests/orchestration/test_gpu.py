@@ -124,13 +124,13 @@ def test_launch_bug_names_the_exception_and_logs_its_trace(run, tmp_path):
 
 
 def test_launch_full_disk_reported_by_native_code_is_a_sentence(run):
-    with pytest.raises(UserError, match="running a job: got a full disk. Free some space"):
+    with pytest.raises(UserError, match=r"running a job: got a full disk\. Free some space"):
         run("jobs:raise_disk_full_in_native_words", {})
 
 
 @pytest.mark.parametrize("target", ["no_such_module:f", "jobs:no_such_function", "jobs"])
 def test_launch_unknown_target_is_a_crash_that_says_so(run, target):
-    with pytest.raises(StepCrashed, match="no_such|jobs"):
+    with pytest.raises(StepCrashed, match=r"no_such|jobs"):
         run(target, {})
 
 
