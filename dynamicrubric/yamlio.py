@@ -65,8 +65,14 @@ def dump_yaml(document: Mapping[str, Any], path: Path, *, header: str = "") -> N
     """Write a mapping as block-style YAML 1.2, keys in the order given, atomically.
 
     Raises:
-        UserError: the folder does not exist.
+        UserError: the folder does not exist, or the path is a folder.
     """
+    if not path.parent.is_dir() or path.is_dir():
+        raise UserError(
+            doing=f"writing {path}",
+            got="no folder of that name" if not path.is_dir() else "a folder",
+            expected="the name of a file in a folder that exists",
+        )
     yaml = YAML(typ="safe", pure=True)
     yaml.default_flow_style = False
     yaml.sort_base_mapping_type_on_output = False  # type: ignore[assignment]  # ruamel types it None
@@ -76,10 +82,6 @@ def dump_yaml(document: Mapping[str, Any], path: Path, *, header: str = "") -> N
             stream.write(header)
             yaml.dump(dict(document), stream)
         temporary.replace(path)
-    except (FileNotFoundError, NotADirectoryError, IsADirectoryError) as error:
-        raise UserError(
-            doing=f"writing {path}", got=str(error), expected="a file name in an existing folder"
-        ) from None
     finally:
         temporary.unlink(missing_ok=True)
 

@@ -1,0 +1,295 @@
+"""What params.yaml may hold, and what is said about what it may not."""
+
+from __future__ import annotations
+
+import copy
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from dynamicrubric.config import Config, load_config, merge, resolve_arm
+from dynamicrubric.errors import UserError
+from dynamicrubric.yamlio import dump_yaml, load_yaml
+
+ROOT = Path(__file__).resolve().parents[2]
+BASE = load_yaml(ROOT / "params.yaml")
+DELETE = object()
+
+
+@pytest.fixture
+def document() -> dict[str, Any]:
+    return copy.deepcopy(BASE)
+
+
+def changed(document: dict[str, Any], key: str, value: object) -> dict[str, Any]:
+    """Return the document with one dotted key set, or deleted."""
+    *parents, last = key.split(".")
+    section = document
+    for parent in parents:
+        section = section[parent]
+    if value is DELETE:
+        del section[last]
+    else:
+        section[last] = value
+    return document
+
+
+def load(tmp_path: Path, document: dict[str, Any]) -> Config:
+    path = tmp_path / "params.yaml"
+    dump_yaml(document, path)
+    return load_config(path)
+
+
+def load_text(tmp_path: Path, text: str) -> Config:
+    path = tmp_path / "params.yaml"
+    path.write_text(text, encoding="utf-8")
+    return load_config(path)
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "said"),
+    [
+        # unknown keys
+        ("recipe.foo", 1, ["recipe.foo = 1", "unknown key", "responses_per_set"]),
+        ("recipe.generator.updte", "stale", ["recipe.generator.updte", "did you mean update?"]),
+        ("recipe.policy.top_p", 0.9, ["recipe.policy.top_p = 0.9", "unknown key"]),
+        ("wrold", {}, ["unknown key wrold", "did you mean world?"]),
+        ("study.arms.stale.recipe", 1, ["study.arms.stale", "unknown key recipe = 1"]),
+        (
+            "study.arms.stale.generator",
+            {"update": "stale", "lerning_rate": 1.0},
+            ["study.arms.stale", "generator.lerning_rate = 1.0", "did you mean learning_rate?"],
+        ),
+        # missing keys
+        ("recipe.max_rubric_items", DELETE, ["no key recipe.max_rubric_items"]),
+        ("study.arms.stale.question", DELETE, ["no key study.arms.stale.question"]),
+        ("world", DELETE, ["no key world"]),
+        # wrong types
+        ("study.rounds", "3", ["study.rounds = '3'", "a valid integer"]),
+        ("study.rounds", 3.0, ["study.rounds = 3.0", "a valid integer"]),
+        ("study.rounds", True, ["study.rounds = True", "a valid integer"]),
+        ("study.seeds", 1, ["study.seeds = 1", "a list"]),
+        ("study.seeds", [1, "two"], ["study.seeds.1 = 'two'", "a valid integer"]),
+        ("world", 5, ["world = 5", "a mapping"]),
+        ("study.arms.stale", None, ["study.arms.stale = None", "a mapping"]),
+        ("study.arms.stale.generator", 5, ["study.arms.stale", "generator = 5", "a mapping"]),
+        ("recipe.verifier.error_rate", "low", ["recipe.verifier.error_rate = 'low'", "number"]),
+        # impossible numbers
+        ("study.rounds", 0, ["study.rounds = 0", "greater than or equal to 1"]),
+        ("study.rounds", -1, ["study.rounds = -1", "greater than or equal to 1"]),
+        ("study.seeds", [], ["study.seeds = []", "at least 1 item"]),
+        ("study.seeds", [1, 2, 1], ["seeds lists 1 more than once"]),
+        ("study.seeds", [-1], ["study.seeds.0 = -1", "greater than or equal to 0"]),
+        ("study.arms", {}, ["study.arms = {}", "at least 1 item"]),
+        ("recipe.responses_per_set", 1, ["recipe.responses_per_set = 1", "or equal to 2"]),
+        ("recipe.responses_per_set", 6, ["policy.batch_size is 64", "6", "has to be 48"]),
+        ("recipe.generator.group_size", 1, ["recipe.generator.group_size = 1", "equal to 2"]),
+        ("recipe.generator.group_size", 7, ["generator.batch_size is 64", "has to be 56"]),
+        ("recipe.policy.batch_size", 60, ["policy.batch_size is 60", "has to be 64"]),
+        ("recipe.policy.steps", 0, ["recipe.policy.steps = 0", "or equal to 1"]),
+        ("recipe.policy.kl_beta", float("nan"), ["recipe.policy.kl_beta = nan", "finite"]),
+        ("recipe.policy.kl_beta", float("inf"), ["recipe.policy.kl_beta = inf", "finite"]),
+        ("recipe.policy.learning_rate", 0, ["learning_rate = 0", "greater than 0"]),
+        ("recipe.policy.temperature", 0, ["recipe.policy.temperature = 0", "greater than 0"]),
+        ("recipe.verifier.failure_rate", 1.5, ["failure_rate = 1.5", "or equal to 1"]),
+        ("recipe.generator.objective", {"disc": 0, "anchor": 0}, ["both 0"]),
+        ("backbone.num_heads", 5, ["hidden_size 96", "num_heads 5"]),
+        ("backbone.num_heads", 32, ["hidden_size 96", "num_heads 32", "even"]),
+        ("runtime.slots", 0, ["runtime.slots = 0", "or equal to 1"]),
+        # names of kinds
+        ("recipe.evaluator", "dynamo", ["recipe.evaluator = 'dynamo'", "'dynamic' or 'static'"]),
+        (
+            "study.arms.static.evaluator",
+            "gpt",
+            ["study.arms.static", "evaluator = 'gpt'", "'dynamic' or 'static'"],
+        ),
+        ("recipe.generator.update", "always", ["update = 'always'", "'none', 'once', 'stale'"]),
+        ("study.arms.static.generator.update", "fresh", ["study.arms.static", "'upfront'"]),
+        ("recipe.generator.update", "upfront", ["'upfront' is for evaluator 'static'"]),
+        ("world.name", "letters", ["world.name = 'letters'", "'postcards'"]),
+        # duplicate arms
+        ("study.arms.stale.generator.update", "fresh", ["study.arms.stale", "'coevolved'"]),
+        ("study.arms.copy", {"question": "Is it the same?"}, ["study.arms.copy", "'coevolved'"]),
+    ],
+)
+def test_config_bad_value_is_refused_with_key_value_and_rule(
+    tmp_path: Path, document: dict[str, Any], key: str, value: object, said: list[str]
+) -> None:
+    with pytest.raises(UserError) as caught:
+        load(tmp_path, changed(document, key, value))
+    message = str(caught.value)
+    assert [part for part in [str(tmp_path / "params.yaml"), *said] if part not in message] == []
+    assert "\n" not in message
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "../evil",
+        "a/../../b",
+        "C:\\x",
+        "con",
+        "nul",
+        "com1",
+        "x\0y",
+        "a" * 300,
+        ".hidden",
+        "a b#c?d",
+        "",
+        "Stale",
+        "stale\n",
+        "é",
+        "a-b",
+        1,
+        True,
+        None,
+    ],
+)
+def test_config_arm_name_that_is_no_slug_is_refused(document: dict[str, Any], name: object) -> None:
+    document["study"]["arms"][name] = {"question": "Does it escape?", "responses_per_set": 4}
+    with pytest.raises(ValueError, match=r"arms|arm name"):
+        Config.model_validate(document)
+
+
+@pytest.mark.parametrize("name", ["../evil", "C:\\x", "con", ".hidden", "a b#c?d", "a" * 300])
+def test_config_bad_arm_name_is_shown_in_one_short_line(
+    tmp_path: Path, document: dict[str, Any], name: str
+) -> None:
+    document["study"]["arms"][name] = {"question": "Does it escape?"}
+    with pytest.raises(UserError) as caught:
+        load(tmp_path, document)
+    message = str(caught.value).replace(str(tmp_path), "")
+    assert repr(name)[:40] in message
+    assert len(message) < 300
+    assert "\n" not in message
+    assert [entry.name for entry in tmp_path.iterdir()] == ["params.yaml"]
+
+
+def test_config_repeated_yaml_key_is_refused_with_its_name_and_lines(
+    tmp_path: Path, params_text: str
+) -> None:
+    with pytest.raises(UserError, match=r'duplicate key "coevolved".*line'):
+        load_text(tmp_path, params_text.replace("    stale:\n", "    coevolved:\n"))
+
+
+@pytest.mark.parametrize(
+    ("text", "number"),
+    [("1e-5", 1e-5), ("1E-5", 1e-5), ("1.0e-5", 1e-5), ("0.00001", 1e-5), ("3e-4", 3e-4)],
+)
+def test_config_exponent_without_a_dot_is_read_as_a_number(
+    tmp_path: Path, params_text: str, text: str, number: float
+) -> None:
+    first = params_text.index("learning_rate: 3e-4")
+    changed_text = params_text[:first] + params_text[first:].replace("3e-4", text, 1)
+    assert load_text(tmp_path, changed_text).recipe.generator.learning_rate == number
+
+
+@pytest.mark.parametrize("word", ["no", "yes", "on", "off", "y", "n"])
+def test_config_word_that_yaml_1_1_reads_as_a_truth_value_is_a_string(
+    tmp_path: Path, params_text: str, word: str
+) -> None:
+    with pytest.raises(UserError, match=f"recipe.generator.update = '{word}'"):
+        load_text(tmp_path, params_text.replace("update: fresh", f"update: {word}"))
+
+
+@pytest.mark.parametrize("zero", ["0", "0.0"])
+def test_config_whole_number_for_a_float_is_the_same_as_the_float(
+    tmp_path: Path, params_text: str, zero: str
+) -> None:
+    config = load_text(tmp_path, params_text.replace("kl_beta: 0.01", f"kl_beta: {zero}"))
+    assert repr(config.recipe.policy.kl_beta) == "0.0"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "# nothing\n",
+        "[1, 2]",
+        "hello",
+        "a: b: c",
+        "a: [1, 2",
+        "a: 1\n---\nb: 2",
+        "a: !!python/object/apply:os.system ['true']",
+        "a: !unknown 1",
+        'a: "\0"',
+        f"a: {'9' * 5000}",
+        "a: 2026-13-45",
+        f"a: {'[' * 600}{']' * 600}",
+        "<<<<<<< HEAD\na: 1\n=======\na: 2\n>>>>>>> other\n",
+    ],
+)
+def test_config_file_that_is_no_mapping_of_yaml_is_refused_in_one_line(
+    tmp_path: Path, text: str
+) -> None:
+    with pytest.raises(UserError, match=r"params\.yaml") as caught:
+        load_text(tmp_path, text)
+    assert "\n" not in str(caught.value)
+
+
+def test_config_file_in_another_encoding_is_refused(tmp_path: Path, params_text: str) -> None:
+    path = tmp_path / "params.yaml"
+    path.write_bytes(params_text.encode("utf-16"))
+    with pytest.raises(UserError, match="UTF-8"):
+        load_config(path)
+
+
+@pytest.mark.parametrize("name", ["absent.yaml", "."])
+def test_config_path_that_is_no_file_is_refused_by_name(tmp_path: Path, name: str) -> None:
+    with pytest.raises(UserError, match=str(tmp_path / name)):
+        load_config(tmp_path / name)
+
+
+def test_config_mapping_that_holds_itself_is_refused(tmp_path: Path, params_text: str) -> None:
+    looped = params_text.replace("generator: {update: stale}", "generator: &g {objective: *g}")
+    with pytest.raises(UserError, match="unknown key"):
+        load_text(tmp_path, looped)
+
+
+def test_config_several_problems_are_counted(tmp_path: Path, document: dict[str, Any]) -> None:
+    document["study"]["rounds"] = 0
+    document["runtime"]["slots"] = 0
+    with pytest.raises(UserError, match=r"study\.rounds = 0 \(and 1 more problem\)"):
+        load(tmp_path, document)
+
+
+def test_config_is_frozen(document: dict[str, Any]) -> None:
+    config = Config.model_validate(document)
+    with pytest.raises(ValueError, match="frozen"):
+        config.study.rounds = 5
+
+
+def test_merge_nested_diff_leaves_the_base_untouched() -> None:
+    base = {"a": {"b": 1, "c": 2}, "d": 3}
+    assert merge(base, {"a": {"b": 9}}) == {"a": {"b": 9, "c": 2}, "d": 3}
+    assert base == {"a": {"b": 1, "c": 2}, "d": 3}
+
+
+def test_resolve_arm_changes_only_the_keys_of_the_diff(document: dict[str, Any]) -> None:
+    config = Config.model_validate(document)
+    stale = resolve_arm(config, "stale").model_dump()
+    base = config.recipe.model_dump()
+    assert stale["generator"].pop("update") == "stale"
+    assert base["generator"].pop("update") == "fresh"
+    assert stale == base
+
+
+@pytest.mark.parametrize("path", sorted((ROOT / "profiles").glob("*.yaml")), ids=lambda p: p.stem)
+def test_config_every_profile_is_valid(path: Path) -> None:
+    assert load_config(path).study.arms
+
+
+def test_config_there_are_profiles() -> None:
+    assert (ROOT / "profiles" / "postcards.yaml").is_file()
+
+
+def test_config_postcards_profile_is_the_default_study(params_text: str) -> None:
+    profile = (ROOT / "profiles" / "postcards.yaml").read_text(encoding="utf-8")
+    assert profile == params_text, "after a change: cp params.yaml profiles/postcards.yaml"
+
+
+def test_default_study_has_the_four_arms_three_rounds_and_one_seed() -> None:
+    study = load_config(ROOT / "params.yaml").study
+    assert set(study.arms) == {"static", "frozen", "stale", "coevolved"}
+    assert (study.rounds, study.seeds) == (3, (1,))

@@ -1,0 +1,327 @@
+"""The lattice: what is shared, what a changed number touches, and that cells.yaml is the plan."""
+
+from __future__ import annotations
+
+import copy
+import json
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from dynamicrubric.config import Config
+from dynamicrubric.errors import UserError
+from dynamicrubric.plan import (
+    CellRecipe,
+    Plan,
+    expand,
+    is_written,
+    load_plan,
+    parse_recipe,
+    plan_document,
+    stage_structure,
+    write_plan,
+)
+from dynamicrubric.yamlio import load_yaml
+
+ROOT = Path(__file__).resolve().parents[2]
+BASE = load_yaml(ROOT / "params.yaml")
+
+
+@pytest.fixture
+def document() -> dict[str, Any]:
+    return copy.deepcopy(BASE)
+
+
+def plan_of(document: dict[str, Any]) -> Plan:
+    return expand(Config.model_validate(document))
+
+
+def entries(plan: Plan) -> dict[str, Any]:
+    """Return every cell's entry as DVC sees it."""
+    document = plan_document(plan)
+    return {**document["starts"], **document["cells"]}
+
+
+def touched(before: Plan, after: Plan) -> set[str]:
+    """Return the keys of the cells that DVC would run anew: changed entries and new ones."""
+    old = entries(before)
+    return {key for key, entry in entries(after).items() if old.get(key) != entry}
+
+
+def study(
+    base: dict[str, Any], updates: dict[str, str], rounds: int = 3, seeds: tuple[int, ...] = (1,)
+) -> dict[str, Any]:
+    """Return params with one dynamic arm for each kind of generator update."""
+    arms = {
+        name: {"question": f"What does {name} do?", "generator": {"update": update}}
+        for name, update in updates.items()
+    }
+    return {**base, "study": {"rounds": rounds, "seeds": list(seeds), "arms": arms}}
+
+
+def test_plan_round_one_of_fresh_stale_and_once_is_one_cell(document: dict[str, Any]) -> None:
+    updates = {"coevolved": "fresh", "stale": "stale", "once": "once"}
+    paths = plan_of(study(document, updates)).paths
+    assert {paths[(arm, 1)][:2] for arm in updates} == {("coevolved-s1-r0", "coevolved-s1-r1")}
+    assert len({paths[(arm, 1)][2] for arm in updates}) == 3
+
+
+def test_plan_default_study_has_eleven_cells_and_two_starts(document: dict[str, Any]) -> None:
+    plan = plan_of(document)
+    # 4 arms x 3 rounds, less the first round that coevolved and stale share.
+    assert (plan.num_arm_rounds, len(plan.cells)) == (12, 11)
+    assert set(plan.starts) == {"coevolved-s1-r0", "static-s1-r0"}
+    assert plan.arms_of("coevolved-s1-r1") == ("coevolved", "stale")
+    assert plan.arms_of("static-s1-r2") == ("static",)
+
+
+@settings(max_examples=30, deadline=None)
+@given(
+    updates=st.sets(st.sampled_from(["none", "once", "stale", "fresh"]), min_size=1),
+    rounds=st.integers(1, 5),
+    seeds=st.sets(st.integers(0, 2**31), min_size=1, max_size=3),
+)
+def test_plan_cell_count_is_the_product_less_what_is_shared(
+    updates: set[str], rounds: int, seeds: set[int]
+) -> None:
+    named = {f"arm_{update}": update for update in sorted(updates)}
+    plan = expand(Config.model_validate(study(BASE, named, rounds, tuple(seeds))))
+    # Arms that train a generator part after round 1; `none` goes its own way from the start.
+    shared = max(len(updates - {"none"}) - 1, 0) * len(seeds)
+    product = len(updates) * len(seeds) * rounds
+    assert plan.num_arm_rounds == product
+    assert len(plan.cells) == product - shared
+    assert len(plan.starts) == len(seeds)
+    assert len({cell.id for cell in plan.cells.values()}) == len(plan.cells)
+
+
+def test_plan_path_walks_from_the_warm_start_through_its_own_cells(
+    document: dict[str, Any],
+) -> None:
+    plan = plan_of(document)
+    for keys in plan.paths.values():
+        cells = [plan.cell(key) for key in keys]
+        assert [cell.recipe.round for cell in cells] == [0, 1, 2, 3]
+        before = ["data/warm", "data/warm", cells[1].directory, cells[2].directory]
+        assert [cell.prev for cell in cells] == before
+
+
+def test_plan_cells_come_after_the_cell_they_start_from(document: dict[str, Any]) -> None:
+    seen = {"data/warm"}
+    for cell in plan_of(document).cells.values():
+        assert cell.prev in seen
+        seen.add(cell.directory)
+
+
+def test_plan_round_zero_trains_nothing(document: dict[str, Any]) -> None:
+    for cell in plan_of(document).starts.values():
+        assert cell.recipe.generator_training is None
+        assert cell.recipe.policy_training is None
+        assert "train_policy" not in cell.recipe.versions
+
+
+@pytest.mark.parametrize(
+    ("update", "sources"),
+    [
+        ("none", [None, None, None]),
+        ("once", ["current", None, None]),
+        ("stale", ["current", "start", "start"]),
+        ("fresh", ["current", "current", "current"]),
+    ],
+)
+def test_plan_update_kind_decides_whose_responses_the_generator_trains_on(
+    document: dict[str, Any], update: str, sources: list[str | None]
+) -> None:
+    plan = plan_of(study(document, {"arm": update}))
+    training = [plan.cell(key).recipe.generator_training for key in plan.paths[("arm", 1)][1:]]
+    assert [step.responses if step else None for step in training] == sources
+
+
+def test_plan_static_arm_gets_all_rounds_steps_in_its_first(document: dict[str, Any]) -> None:
+    plan = plan_of(document)
+    first, *later = (plan.cell(key).recipe for key in plan.paths[("static", 1)][1:])
+    assert first.generator_training is not None
+    assert first.generator_training.responses == "anchors"
+    per_round = document["recipe"]["generator"]["steps"]
+    assert first.generator_training.steps == 3 * per_round
+    assert [recipe.generator_training for recipe in later] == [None, None]
+
+
+def set_key(key: str, value: object) -> Callable[[dict[str, Any]], None]:
+    def change(document: dict[str, Any]) -> None:
+        *parents, last = key.split(".")
+        section = document
+        for parent in parents:
+            section = section.setdefault(parent, {})
+        section[last] = value
+
+    return change
+
+
+STATIC = {f"static-s1-r{number}" for number in (1, 2, 3)}
+FROZEN = {f"frozen-s1-r{number}" for number in (1, 2, 3)}
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "keys"),
+    [
+        ("study.arms.static.policy.learning_rate", 1e-4, STATIC),
+        ("study.arms.frozen.policy.kl_beta", 0.5, FROZEN),
+        # Its own first round now, which it shared before.
+        (
+            "study.arms.stale.generator.learning_rate",
+            1e-4,
+            {"stale-s1-r1", "stale-s1-r2", "stale-s1-r3"},
+        ),
+        # Measurement is part of a cell: round 0 as well.
+        ("study.arms.static.verifier.error_rate", 0.1, {*STATIC, "static-s1-r0"}),
+        ("study.arms.static.question", "Is it another question?", set()),
+        ("runtime.slots", 8, set()),
+        ("runtime.task_deadline_minutes", 5, set()),
+    ],
+)
+def test_plan_changed_key_touches_exactly_its_cells(
+    document: dict[str, Any], key: str, value: object, keys: set[str]
+) -> None:
+    before = plan_of(document)
+    set_key(key, value)(document)
+    assert touched(before, plan_of(document)) == keys
+
+
+def test_plan_changed_base_recipe_touches_all_training_and_no_round_zero(
+    document: dict[str, Any],
+) -> None:
+    before = plan_of(document)
+    set_key("recipe.policy.learning_rate", 1e-4)(document)
+    assert touched(before, plan_of(document)) == set(before.cells)
+
+
+def test_plan_added_arm_or_seed_touches_no_cell_that_is_there(document: dict[str, Any]) -> None:
+    before = plan_of(document)
+    document["study"]["arms"]["once"] = {
+        "question": "Is one generator training enough?",
+        "generator": {"update": "once"},
+    }
+    assert touched(before, plan_of(document)) == {"once-s1-r2", "once-s1-r3"}
+    document["study"]["seeds"] = [1, 2]
+    again = touched(before, plan_of(document))
+    assert {key for key in again if "-s1-" in key} == {"once-s1-r2", "once-s1-r3"}
+
+
+def test_plan_changed_world_changes_every_id_and_no_entry_but_the_id(
+    document: dict[str, Any],
+) -> None:
+    before = plan_of(document)
+    set_key("world.anchor_swap_rate", 0.1)(document)
+    after = plan_of(document)
+    assert {cell.id for cell in before.cells.values()}.isdisjoint(
+        cell.id for cell in after.cells.values()
+    )
+    assert {key: cell.recipe for key, cell in before.cells.items()} == {
+        key: cell.recipe for key, cell in after.cells.items()
+    }
+
+
+def test_plan_ids_are_the_key_and_a_hash_that_is_the_same_in_every_process(
+    document: dict[str, Any],
+) -> None:
+    ids = [cell.id for cell in plan_of(document).cells.values()]
+    program = (
+        "import json, pathlib, sys; from dynamicrubric.config import load_config; "
+        "from dynamicrubric.plan import expand; "
+        "plan = expand(load_config(pathlib.Path(sys.argv[1]))); "
+        "print(json.dumps([cell.id for cell in plan.cells.values()]))"
+    )
+    for hash_seed in ("0", "1"):
+        done = subprocess.run(
+            [sys.executable, "-c", program, str(ROOT / "params.yaml")],
+            cwd=ROOT,
+            env={"PYTHONHASHSEED": hash_seed, "PATH": "/usr/bin:/bin"},
+            capture_output=True,
+            text=True,
+            check=True,
+        )
+        assert json.loads(done.stdout) == ids
+    for key, cell in plan_of(document).cells.items():
+        assert cell.id.startswith(f"{key}-")
+        assert len(cell.id) == len(key) + 9
+
+
+def test_plan_id_does_not_depend_on_the_order_of_keys_in_the_file(document: dict[str, Any]) -> None:
+    def reverse(value: Any) -> Any:
+        if isinstance(value, dict):
+            return {key: reverse(value[key]) for key in reversed(value)}
+        return value
+
+    ids = {cell.id for cell in plan_of(document).cells.values()}
+    arms = document["study"]["arms"]
+    shuffled = reverse(document)
+    shuffled["study"]["arms"] = {name: reverse(arms[name]) for name in arms}
+    assert {cell.id for cell in plan_of(shuffled).cells.values()} == ids
+
+
+def test_plan_recipe_survives_json_and_yaml(document: dict[str, Any], tmp_path: Path) -> None:
+    plan = plan_of(document)
+    path = tmp_path / "cells.yaml"
+    write_plan(plan, path)
+    written = load_yaml(path)["cells"]
+    for key, cell in plan.cells.items():
+        as_json = json.loads(json.dumps(cell.recipe.model_dump(mode="json")))
+        assert parse_recipe(as_json) == parse_recipe(written[key]["recipe"]) == cell.recipe
+
+
+def test_plan_recipe_with_an_unknown_key_is_refused(document: dict[str, Any]) -> None:
+    recipe: CellRecipe = next(iter(plan_of(document).cells.values())).recipe
+    with pytest.raises(ValueError, match="not a cell recipe"):
+        parse_recipe({**recipe.model_dump(mode="json"), "extra": 1})
+
+
+def test_plan_unknown_cell_is_refused_with_those_there_are(document: dict[str, Any]) -> None:
+    with pytest.raises(UserError, match=r"'nobody-s1-r1'.*coevolved-s1-r0.*static-s1-r3"):
+        plan_of(document).cell("nobody-s1-r1")
+
+
+def test_write_plan_twice_writes_once(document: dict[str, Any], tmp_path: Path) -> None:
+    plan, path = plan_of(document), tmp_path / "cells.yaml"
+    assert write_plan(plan, path) is True
+    first = path.stat().st_mtime_ns, path.read_bytes()
+    assert write_plan(plan, path) is False
+    assert (path.stat().st_mtime_ns, path.read_bytes()) == first
+    assert [entry.name for entry in tmp_path.iterdir()] == ["cells.yaml"]
+
+
+def test_write_plan_over_a_merge_conflict_writes_the_plan(
+    document: dict[str, Any], tmp_path: Path
+) -> None:
+    plan, path = plan_of(document), tmp_path / "cells.yaml"
+    path.write_text("<<<<<<< HEAD\narms: {}\n=======\n", encoding="utf-8")
+    assert write_plan(plan, path) is True
+    assert is_written(plan, path)
+
+
+def test_load_plan_edited_by_hand_is_refused(document: dict[str, Any], tmp_path: Path) -> None:
+    config = Config.model_validate(document)
+    path = tmp_path / "cells.yaml"
+    write_plan(expand(config), path)
+    assert load_plan(config, path).cells == expand(config).cells
+    path.write_text(path.read_text().replace("steps: 60", "steps: 61", 1), encoding="utf-8")
+    with pytest.raises(UserError, match=r"cells\.yaml.*dynamicrubric plan"):
+        load_plan(config, path)
+
+
+def test_stage_structure_is_the_same_after_a_change_of_values(document: dict[str, Any]) -> None:
+    before = stage_structure(plan_document(plan_of(document)))
+    set_key("recipe.policy.steps", 7)(document)
+    assert stage_structure(plan_document(plan_of(document))) == before
+    document["study"]["rounds"] = 2
+    assert stage_structure(plan_document(plan_of(document))) != before
+
+
+def test_checked_in_cells_are_the_plan_of_the_checked_in_params(document: dict[str, Any]) -> None:
+    assert is_written(plan_of(document), ROOT / "cells.yaml"), "run `dynamicrubric plan`"
