@@ -108,12 +108,15 @@ endef
 
 NUM_PACKAGES := $(shell grep -c == constraints.txt)
 
-.venv/bin/python:
+.venv/.created:
 	$(call make-venv,.venv)
+	@touch $@
 
 # PyTorch first and alone when it has an index of its own: that index lacks the other packages.
-.venv/.torch: constraints.txt | .venv/bin/python
-	@if [ -n "$(TORCH_INDEX)" ]; then echo "Installing PyTorch from $(TORCH_INDEX)"; fi
+.venv/.torch: constraints.txt | .venv/.created
+	@if [ -n "$(TORCH_INDEX)" ]; then echo "Installing PyTorch from $(TORCH_INDEX)"; \
+	elif [ "$$(uname -s)" = Linux ] && ! command -v nvidia-smi >/dev/null; then \
+	  echo "No NVIDIA driver here: see TORCH_INDEX in README.md for the smaller CPU build of PyTorch"; fi
 	$(if $(TORCH_INDEX),$(call pip,.venv,1,--no-deps --index-url "$(TORCH_INDEX)" -c constraints.txt torch))
 	@touch $@
 
