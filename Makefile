@@ -71,7 +71,8 @@ clean-venv: ## remove the environments; the next target builds them again
 
 # --- environments -------------------------------------------------------------------------------
 
-# $(call make-venv,<folder>): an environment from $(PYTHON), or a sentence about what is missing.
+# $(call make-venv,<folder>): an environment from $(PYTHON), or a sentence about what is missing. The
+# pip that comes with Python 3.11 needs more than twice the processor time of the pinned one.
 define make-venv
 	@command -v "$(PYTHON)" >/dev/null || { \
 	  echo "No '$(PYTHON)' found. Install Python 3.11 or newer, or name one: make PYTHON=/path/to/python3" >&2; \
@@ -83,6 +84,7 @@ define make-venv
 	  echo "This Python cannot build virtual environments. On Debian and Ubuntu: sudo apt-get install python3-venv" >&2; \
 	  exit 1; }
 	@"$(PYTHON)" -m venv $(1)
+	@$(1)/bin/python -m pip install --quiet --upgrade -c constraints.txt pip
 endef
 
 # $(call pip,<folder>,<about how many packages>,<arguments>): pip with a line of progress, the full
