@@ -24,7 +24,7 @@ from types import FrameType
 from typing import Any, Final
 
 from dynamicrubric.errors import DynamicRubricError, InstrumentError, UserError
-from tasks.hosts import StepCrashed, close_hosts, host_for, search_path, thread_env
+from tasks.hosts import ForkHost, StepCrashed, close_hosts, host_for, search_path, thread_env
 from tasks.logtail import LogTail, last_lines
 
 __all__ = [
@@ -120,7 +120,8 @@ def launch(
     }
     line = json.dumps(job, allow_nan=False).encode() + b"\n"
     host = host_for(tuple(preload), threads, slots_dir)
-    run = _Run(what, log_path, deadline_seconds, grace_seconds, on_wait, LogTail(log_path, on_line))
+    tail = LogTail(log_path, on_line)
+    run = _Run(host, what, log_path, deadline_seconds, grace_seconds, on_wait, tail)
     with host.open_channel() as run.channel:  # closing it ends the job, whatever raised
         _RUNNING.add(run)
         try:
@@ -187,6 +188,7 @@ def _stopping_first(previous: _Handler) -> Callable[[int, FrameType | None], Non
 class _Run:
     """One job, followed from the thread that launched it."""
 
+    host: ForkHost
     what: str
     log_path: Path
     deadline_seconds: float
@@ -237,7 +239,9 @@ class _Run:
         try:
             data = self.channel.recv(65536)
         except TimeoutError:
-            return []
+            if self.host.alive():
+                return []
+            data = b""
         if not data:
             raise StepCrashed(f"{self.what}: its fork host ended; the log is {self.log_path}")
         *lines, self._unread = (self._unread + data).split(b"\n")

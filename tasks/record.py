@@ -188,8 +188,12 @@ def carry(source: Artefact, out_dir: Path, request: StepRequest) -> Artefact:
     found = find_finished(out_dir, request)
     if found is not None:
         return found
+    # The source's provenance, not a new date: made again after DVC emptied the out, the record has
+    # the same bytes, and nothing downstream is out of date.
+    origin = {**source.record.provenance, "seconds": 0.0}
+    record = Record.make(request.fields, source.record.files, origin)
     with disk.disk_errors(f"making {request.step} at {out_dir}", out_dir):
-        _publish(source.path, out_dir, _record_of(request, source.record.files, seconds=0.0))
+        _publish(source.path, out_dir, record)
     return load_artefact(out_dir, verify=False)
 
 
@@ -234,16 +238,10 @@ def _build(
     for name in files:
         disk.sync(dirs.out / name)
         (dirs.out / name).chmod(0o444)
-    record = _record_of(request, files, seconds=time.monotonic() - started)
+    record = Record.make(request.fields, files, provenance(time.monotonic() - started))
     _seal(dirs.out, record)
     dirs.out.rename(finished)
     disk.sync(work)
-
-
-def _record_of(
-    request: StepRequest, files: Mapping[str, Mapping[str, str | int]], seconds: float
-) -> Record:
-    return Record.make(request.fields, files, provenance(seconds))
 
 
 def _seal(folder: Path, record: Record) -> None:

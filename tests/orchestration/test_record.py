@@ -349,6 +349,10 @@ def test_carry_links_the_files_under_a_new_identity(out, work, tmp_path):
     stamp = (target / "record.json").stat().st_mtime_ns
     assert carry(source, target, request).path == target
     assert (target / "record.json").stat().st_mtime_ns == stamp
+    before = (target / "record.json").read_bytes()
+    shutil.rmtree(target)
+    carry(source, target, request)
+    assert (target / "record.json").read_bytes() == before
     shutil.rmtree(out)
     load_artefact(target)
 
