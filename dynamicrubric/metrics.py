@@ -1,0 +1,138 @@
+"""The fixed list of metric names: unit, direction, bounds and one line of meaning for each.
+
+Nothing in the project invents a metric name: a name that is not listed here is refused wherever
+figures are read or shipped, so that generated text can never become a metric key.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final, Literal
+
+Direction = Literal["higher", "lower", "neither"]
+NONFINITE_SUFFIX: Final = "_nonfinite"
+ROLES: Final = ("generator", "policy")
+
+
+@dataclass(frozen=True)
+class Metric:
+    """A metric.
+
+    Attributes:
+        name: the key in every file, table and tracker.
+        label: what a person reads in a table's head or beside an axis.
+        unit: unit of the value.
+        direction: which way is better.
+        meaning: one line.
+        low: smallest possible value.
+        high: largest possible value.
+        digits: digits after the point in tables.
+    """
+
+    name: str
+    label: str
+    unit: str
+    direction: Direction
+    meaning: str
+    low: float = -math.inf
+    high: float = math.inf
+    digits: int = 3
+
+    def admits(self, value: float) -> bool:
+        """Say whether the value is finite and within the bounds (to rounding)."""
+        return math.isfinite(value) and self.low - 1e-9 <= value <= self.high + 1e-9
+
+    def show(self, value: float | None) -> str:
+        """Return the value as text, or a dash where nothing was scored."""
+        return "–" if value is None else f"{value:.{self.digits}f}"  # noqa: RUF001 - a dash
+
+
+def _by_name(*metrics: Metric) -> dict[str, Metric]:
+    return {metric.name: metric for metric in metrics}
+
+
+ROUND_METRICS: Final[Mapping[str, Metric]] = _by_name(
+    Metric(
+        "true_quality", "true quality", "score", "higher",
+        "mean true quality of the policy's held-out responses, hidden from training",
+    ),
+    Metric(
+        "delta_gap", "Δ gap", "score", "higher",
+        "mean score of the truly better minus the truly worse response of a pair", -1.0, 1.0,
+    ),
+    Metric(
+        "r_disc", "R_disc", "score", "higher",
+        "discriminability: weighted mean of p(1 - p), p the share of yes in the set", 0.0, 0.25,
+    ),
+    Metric(
+        "r_dir", "R_dir", "score", "lower",
+        "misdirected mass: weighted share of pairs whose worse response alone gets a yes", 0.0, 1.0,
+    ),
+    Metric(
+        "r_cov", "R_cov", "score", "neither",
+        "coverage residual: 0 when true quality orders every pair of a set", -1.0, 1.0,
+    ),
+    Metric(
+        "rank_accuracy", "rank acc.", "share", "higher",
+        "share of ordered pairs that the scores put in the order of true quality", 0.0, 1.0,
+    ),
+    Metric(
+        "tie_rate", "ties", "share", "lower",
+        "share of ordered pairs with equal scores", 0.0, 1.0,
+    ),
+    Metric(
+        "valid_rubric_rate", "valid", "share", "higher",
+        "share of rubrics that parse and obey the contract", 0.0, 1.0,
+    ),
+    Metric(
+        "items_per_rubric", "items", "items", "neither", "mean number of items of a valid rubric",
+        0.0, digits=2,
+    ),
+    Metric(
+        "response_length", "length", "tokens", "neither", "mean length of a response", 0.0,
+        digits=1,
+    ),
+    Metric(
+        "kl", "KL", "nats a response", "neither",
+        "divergence of the policy from the start policy on its own responses",
+    ),
+    Metric(
+        "seconds", "seconds", "s", "lower",
+        "wall time of the cell's steps; a cell that arms share was paid once", 0.0, digits=0,
+    ),
+)  # fmt: skip
+"""What is measured once a round, on held-out prompts, in the order of every table."""
+
+TRAINING_METRICS: Final[Mapping[str, Metric]] = _by_name(
+    Metric("loss", "loss", "", "neither", "value of the optimised objective"),
+    Metric("grad_norm", "gradient", "", "neither", "norm of the gradient before clipping", 0.0),
+    Metric("reward", "reward", "score", "higher", "weighted sum of the step's mean rewards"),
+    Metric("reward_std", "reward std", "score", "neither", "spread of the reward in a group", 0.0),
+    Metric("zero_std_rate", "no spread", "share", "lower",
+           "share of groups whose rewards are all equal: they teach nothing", 0.0, 1.0),
+    Metric("r_disc", "R_disc", "score", "higher", "mean discriminability reward", 0.0, 0.25),
+    Metric("r_anchor", "R_anchor", "nats", "higher", "mean anchor ranking reward"),
+    Metric("score", "score", "score", "higher", "mean rubric score of the responses", 0.0, 1.0),
+    Metric("kl", "KL", "nats a token", "neither", "KL to the model the round started from"),
+    Metric("entropy", "entropy", "nats", "neither", "mean entropy of the next token"),
+    Metric("length", "length", "tokens", "neither", "mean length of a completion", 0.0),
+    Metric("truncated_rate", "truncated", "share", "lower",
+           "share of completions cut at the token limit", 0.0, 1.0),
+    Metric("rate/invalid_rubric", "invalid", "share", "lower",
+           "share of invalid rubrics", 0.0, 1.0),
+    Metric("rate/unscored_response", "unscored", "share", "lower",
+           "share of responses without a score", 0.0, 1.0),
+    Metric("rate/unscored_verdict", "unscored", "share", "lower",
+           "share of verdicts that came back unscored", 0.0, 1.0),
+    Metric("rate/items_per_rubric", "items", "items", "neither", "items of a valid rubric", 0.0),
+)  # fmt: skip
+"""What a training step may log; in trackers the role stands before it (`policy/reward`)."""
+
+
+def tracker_keys() -> frozenset[str]:
+    """Return every metric key that a round's run may hold in a tracker."""
+    keys = set(ROUND_METRICS) | {f"final/{name}" for name in ROUND_METRICS}
+    keys |= {f"{role}/{name}" for role in ROLES for name in TRAINING_METRICS}
+    return frozenset(keys | {key + NONFINITE_SUFFIX for key in keys})

@@ -1,0 +1,96 @@
+"""Comparison of arms: figures, paired differences, tables and the picture.
+
+`write_comparison` reads the cells of a plan and writes results/metrics.csv, results/table.md and
+results/study.png (and .svg). No torch, no tracker; heavy imports happen when something is drawn.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Final
+
+from dynamicrubric.plan import Plan
+from dynamicrubric.report.differences import TABLES, Difference, paired_differences
+from dynamicrubric.report.outcomes import (
+    Outcome,
+    OutcomeTable,
+    collect_outcomes,
+    write_metrics_csv,
+)
+from dynamicrubric.report.picture import draw_study
+from dynamicrubric.report.table import console, markdown
+
+__all__ = [
+    "Comparison",
+    "Difference",
+    "Outcome",
+    "OutcomeTable",
+    "collect_outcomes",
+    "compare_arms",
+    "console",
+    "draw_study",
+    "markdown",
+    "paired_differences",
+    "write_comparison",
+    "write_metrics_csv",
+]
+
+FIRST_CHOICE: Final = "coevolved"
+"""The arm that the others are compared to, if the study has it; else the study's first arm."""
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """A finished comparison and its files.
+
+    Attributes:
+        outcomes: every figure.
+        differences: the first arm against each other one.
+        questions: the question of each arm.
+        files: metrics.csv, table.md, study.png, study.svg.
+    """
+
+    outcomes: OutcomeTable
+    differences: tuple[Difference, ...]
+    questions: Mapping[str, str]
+    files: tuple[Path, ...] = ()
+
+
+def compare_arms(plan: Plan, questions: Mapping[str, str], root: Path) -> Comparison:
+    """Read the figures of a plan and pair its arms; nothing is written.
+
+    Raises:
+        UserError: cells are missing (all are named) or their figures are impossible.
+    """
+    outcomes = collect_outcomes(plan, root)
+    arm = FIRST_CHOICE if FIRST_CHOICE in outcomes.arms else outcomes.arms[0]
+    differences = tuple(
+        found
+        for metric in TABLES
+        for found in paired_differences(plan, root, arm=arm, metric=metric)
+    )
+    return Comparison(outcomes, differences, dict(questions))
+
+
+def write_comparison(
+    plan: Plan, questions: Mapping[str, str], root: Path, results: Path
+) -> Comparison:
+    """Compare the arms of a plan and write the results.
+
+    Args:
+        plan: the lattice of cells.
+        questions: the question of each arm, from params.yaml.
+        root: the project's folder, which holds data/runs.
+        results: folder to write into.
+
+    Raises:
+        UserError: as `compare_arms`.
+    """
+    found = compare_arms(plan, questions, root)
+    figures, table = results / "metrics.csv", results / "table.md"
+    write_metrics_csv(found.outcomes, figures)
+    table.write_text(markdown(found.outcomes, found.differences, questions), encoding="utf-8")
+    png, svg = draw_study(found.outcomes, results / "study.png")
+    return replace(found, files=(figures, table, png, svg))

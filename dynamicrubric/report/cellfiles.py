@@ -1,0 +1,205 @@
+"""What the folder of a finished cell says: metrics, seconds, training logs and lineage hashes.
+
+A cell exists only through the records of its artefacts (`record.json`, written last); a file is
+read only if it is the one its record names. Everything here is plain data: no torch, no tracker.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+from typing import Any, Final
+
+from dynamicrubric.errors import UserError
+from dynamicrubric.metrics import ROLES, ROUND_METRICS, TRAINING_METRICS
+from dynamicrubric.plan import Cell
+
+ARTEFACTS: Final = ("responses", "generator", "policy", "evaluation")
+EVALUATION: Final = "evaluation"
+METRICS_FILE: Final = "metrics.json"
+TRAINING_LOG: Final = "training_log.jsonl"
+IDENTITY_TOLERANCE: Final = 1e-9
+_REMEDY: Final = "restore it with `dvc checkout`, or remove the folder and run the study again"
+
+
+@dataclass(frozen=True)
+class Measured:
+    """A mean over what could be scored; `value` is None exactly when nothing could."""
+
+    value: float | None
+    n_scored: int
+    n_total: int
+
+
+@dataclass(frozen=True)
+class TrainingStep:
+    """One line of a training log."""
+
+    role: str
+    step: int
+    metrics: Mapping[str, float]
+
+
+@dataclass(frozen=True)
+class CellFiles:
+    """The finished artefacts of one cell.
+
+    Attributes:
+        cell: the cell.
+        folder: its folder.
+        records: content of each artefact's record.json, by artefact name.
+    """
+
+    cell: Cell
+    folder: Path
+    records: Mapping[str, Mapping[str, Any]]
+
+    @property
+    def content_hashes(self) -> dict[str, str]:
+        """Content hash of each artefact."""
+        return {name: str(record["content_hash"]) for name, record in self.records.items()}
+
+    @property
+    def content_hash(self) -> str:
+        """One hash over the cell's artefacts: equal results have equal hashes."""
+        text = json.dumps(self.content_hashes, sort_keys=True)
+        return hashlib.sha256(text.encode("utf-8")).hexdigest()
+
+    @property
+    def seconds(self) -> float:
+        """Wall seconds of all steps of the cell."""
+        return sum(float(record["provenance"]["seconds"]) for record in self.records.values())
+
+    @property
+    def created_ms(self) -> int:
+        """When the evaluation was finished, in milliseconds since 1970."""
+        created = datetime.fromisoformat(self.records[EVALUATION]["provenance"]["created"])
+        return int(created.timestamp() * 1000)
+
+    def file(self, artefact: str, name: str) -> Path:
+        """Return a file of an artefact after comparing it with the artefact's record.
+
+        Raises:
+            UserError: the record does not name it, or its bytes are not those recorded.
+        """
+        path = self.folder / artefact / name
+        facts = self.records[artefact]["files"].get(name)
+        expected = "a file that its record names" if facts is None else str(facts["sha256"])
+        got = _sha256(path)
+        if facts is None or got != facts["sha256"]:
+            raise UserError(doing=f"reading {path}", got=got, expected=expected, remedy=_REMEDY)
+        return path
+
+    def round_metrics(self) -> dict[str, Measured]:
+        """Return every round metric, checked, in the order of the fixed list.
+
+        Raises:
+            UserError: a metric is missing, unknown, out of bounds, or its counts are impossible;
+                or the four parts of the gap do not add up.
+        """
+        path = self.file(EVALUATION, METRICS_FILE)
+        stored = json.loads(path.read_text(encoding="utf-8"))["metrics"]
+        expected = set(ROUND_METRICS) - {"seconds"}
+        if set(stored) != expected:
+            raise _fault(
+                path,
+                f"missing {sorted(expected - set(stored))}, "
+                f"unknown {sorted(set(stored) - expected)}",
+                "the fixed list",
+            )
+        found = {name: Measured(**stored[name]) for name in ROUND_METRICS if name in stored}
+        found["seconds"] = Measured(self.seconds, len(self.records), len(self.records))
+        for name, measured in found.items():
+            _check_measured(path, name, measured)
+        _check_identity(path, found, self.cell.recipe.responses_per_set)
+        return found
+
+    def training_steps(self) -> tuple[TrainingStep, ...]:
+        """Return the training logs of both roles, as far as the round trained them."""
+        return tuple(
+            step
+            for role in ROLES
+            if role in self.records and TRAINING_LOG in self.records[role]["files"]
+            for step in _read_log(self.file(role, TRAINING_LOG), role)
+        )
+
+
+def find_cell(root: Path, cell: Cell) -> CellFiles | None:
+    """Return the finished cell under the project's folder, or None if it has no evaluation."""
+    folder = root / cell.directory
+    records = {
+        name: json.loads(record.read_text(encoding="utf-8"))
+        for name in ARTEFACTS
+        if (record := folder / name / "record.json").is_file()
+    }
+    return CellFiles(cell, folder, records) if EVALUATION in records else None
+
+
+def load_cell(root: Path, cell: Cell) -> CellFiles:
+    """Return the finished cell, or raise a UserError that names it."""
+    found = find_cell(root, cell)
+    if found is None:
+        raise UserError(
+            doing=f"reading the cell {cell.key}",
+            got=f"no {root / cell.directory / EVALUATION / 'record.json'}",
+            expected="a finished evaluation",
+            remedy="run `dvc repro`, or `dvc pull` if the study was finished elsewhere",
+        )
+    return found
+
+
+def _read_log(path: Path, role: str) -> list[TrainingStep]:
+    lines = [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines() if line]
+    for line in lines:
+        unknown = sorted(set(line["metrics"]) - set(TRAINING_METRICS))
+        assert not unknown, f"{path}: {unknown} not in dynamicrubric.metrics.TRAINING_METRICS"
+    return [TrainingStep(role, int(line["step"]), line["metrics"]) for line in lines]
+
+
+def _check_measured(path: Path, name: str, measured: Measured) -> None:
+    metric, value = ROUND_METRICS[name], measured.value
+    if not 0 <= measured.n_scored <= measured.n_total:
+        raise _fault(
+            path,
+            f"{name}: {measured.n_scored} scored of {measured.n_total}",
+            "0 <= n_scored <= n_total",
+        )
+    if (value is None) != (measured.n_scored == 0):
+        raise _fault(
+            path,
+            f"{name} = {value} with {measured.n_scored} scored",
+            "a value exactly when something was scored",
+        )
+    if value is not None and not metric.admits(value):
+        raise _fault(path, f"{name} = {value}", f"a number from {metric.low} to {metric.high}")
+
+
+def _check_identity(path: Path, found: Mapping[str, Measured], set_size: int) -> None:
+    """Check Delta_gap = c_K R_disc - 2 R_dir - R_cov, exact for means over the same sets."""
+    parts = [found[name].value for name in ("delta_gap", "r_disc", "r_dir", "r_cov")]
+    if any(part is None for part in parts):
+        return
+    gap, disc, misdirected, uncovered = (float(part) for part in parts if part is not None)
+    c_k = 2 * set_size / (set_size - 1)
+    residual = gap - (c_k * disc - 2 * misdirected - uncovered)
+    if abs(residual) > IDENTITY_TOLERANCE:
+        raise _fault(
+            path,
+            f"delta_gap - (c_K r_disc - 2 r_dir - r_cov) = {residual:.3g} at K = {set_size}",
+            f"0 to {IDENTITY_TOLERANCE}: the four are means over the same response sets",
+        )
+
+
+def _fault(path: Path, got: str, expected: str) -> UserError:
+    return UserError(doing=f"reading {path}", got=got, expected=expected, remedy=_REMEDY)
+
+
+def _sha256(path: Path) -> str:
+    if not path.is_file():
+        return "no such file"
+    with path.open("rb") as stream:
+        return hashlib.file_digest(stream, "sha256").hexdigest()

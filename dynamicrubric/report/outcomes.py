@@ -1,0 +1,114 @@
+"""The outcome table: one row a figure, for every arm, seed, round and metric of the plan.
+
+A missing cell is an error that names it; a row is never dropped. A cell that arms share appears
+under each of them, since it is a point on each arm's path.
+"""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Mapping
+from dataclasses import astuple, dataclass, fields
+from functools import cached_property
+from pathlib import Path
+
+from dynamicrubric.errors import UserError
+from dynamicrubric.plan import Plan
+from dynamicrubric.report.cellfiles import Measured, find_cell, load_cell
+
+Place = tuple[str, int, int, str]
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """One figure: a row of results/metrics.csv."""
+
+    arm: str
+    seed: int
+    round: int
+    metric: str
+    value: float | None
+    n_scored: int
+    n_total: int
+
+
+@dataclass(frozen=True)
+class OutcomeTable:
+    """All figures of a study, arms in the order of params.yaml, seeds and rounds rising.
+
+    Attributes:
+        rows: one a figure.
+        arms: arm names.
+        seeds: seeds, the same for every arm.
+        last_round: T; round 0 is the untrained policy.
+    """
+
+    rows: tuple[Outcome, ...]
+    arms: tuple[str, ...]
+    seeds: tuple[int, ...]
+    last_round: int
+
+    @cached_property
+    def _by_place(self) -> Mapping[Place, Outcome]:
+        return {(row.arm, row.seed, row.round, row.metric): row for row in self.rows}
+
+    def at(self, arm: str, seed: int, round_number: int, metric: str) -> Outcome:
+        """Return one figure."""
+        return self._by_place[(arm, seed, round_number, metric)]
+
+    def mean(self, arm: str, round_number: int, metric: str) -> float | None:
+        """Return an arm's mean over seeds, None unless every seed has a value.
+
+        A mean over the seeds that happen to have one would compare arms on different seeds.
+        """
+        values = [self.at(arm, seed, round_number, metric).value for seed in self.seeds]
+        known = [value for value in values if value is not None]
+        return sum(known) / len(known) if len(known) == len(values) else None
+
+
+def collect_outcomes(plan: Plan, root: Path) -> OutcomeTable:
+    """Read the figures of every cell of a plan.
+
+    Args:
+        plan: the lattice of cells.
+        root: the project's folder.
+
+    Raises:
+        UserError: cells are missing (all are named), or a cell's figures are impossible.
+    """
+    measured = _measure_cells(plan, root)
+    rows = tuple(
+        Outcome(arm, seed, round_number, name, found.value, found.n_scored, found.n_total)
+        for (arm, seed), keys in plan.paths.items()
+        for round_number, key in enumerate(keys)
+        for name, found in measured[key].items()
+    )
+    return OutcomeTable(
+        rows=rows,
+        arms=tuple(dict.fromkeys(arm for arm, _ in plan.paths)),
+        seeds=tuple(dict.fromkeys(seed for _, seed in plan.paths)),
+        last_round=max(len(keys) for keys in plan.paths.values()) - 1,
+    )
+
+
+def _measure_cells(plan: Plan, root: Path) -> dict[str, dict[str, Measured]]:
+    keys = list(dict.fromkeys(key for path in plan.paths.values() for key in path))
+    missing = [key for key in keys if find_cell(root, plan.cell(key)) is None]
+    if missing:
+        raise UserError(
+            doing="comparing the arms",
+            got=f"no finished evaluation of {len(missing)} of {len(keys)} cells: "
+            + ", ".join(missing),
+            expected="every cell of the plan",
+            remedy="run `dvc repro`, or `dvc pull` if the study was finished elsewhere",
+        )
+    return {key: load_cell(root, plan.cell(key)).round_metrics() for key in keys}
+
+
+def write_metrics_csv(table: OutcomeTable, path: Path) -> None:
+    """Write one row a figure; an empty value means that nothing could be scored."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with path.open("w", encoding="utf-8", newline="") as stream:
+        writer = csv.writer(stream, lineterminator="\n")
+        writer.writerow(field.name for field in fields(Outcome))
+        writer.writerows(astuple(row) for row in table.rows)

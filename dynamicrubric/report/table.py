@@ -1,0 +1,188 @@
+"""The comparison as tables: for the console (rich) and as markdown (results/table.md)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+from dynamicrubric.metrics import ROUND_METRICS
+from dynamicrubric.report.differences import Difference
+from dynamicrubric.report.outcomes import OutcomeTable
+from dynamicrubric.report.text import markdown_inline
+
+if TYPE_CHECKING:
+    from rich.console import Group
+
+MAX_ROUND_COLUMNS: Final = 8
+BY_ROUND: Final = ("true_quality", "delta_gap")
+LAST_ROUND: Final[Mapping[str, tuple[str, ...]]] = {
+    "Rubrics": ("r_disc", "r_dir", "r_cov", "rank_accuracy", "tie_rate", "valid_rubric_rate"),
+    "Sizes and costs": ("items_per_rubric", "response_length", "kl", "seconds"),
+}
+"""Figures of the last round, in tables that fit a console of 80 columns."""
+SHARED_SECONDS: Final = "of a round that arms share: listed under each arm, paid once"
+
+
+@dataclass(frozen=True)
+class Grid:
+    """A table of text: a title, column heads and rows; the first column is a name."""
+
+    title: str
+    heads: tuple[str, ...]
+    rows: tuple[tuple[str, ...], ...]
+
+
+def shown_rounds(last_round: int) -> list[int]:
+    """Return the rounds that get a column: all of them, or some with the first and the last.
+
+    >>> shown_rounds(3)
+    [0, 1, 2, 3]
+    >>> shown_rounds(70)
+    [0, 10, 20, 30, 40, 50, 60, 70]
+    """
+    count = min(last_round + 1, MAX_ROUND_COLUMNS)
+    return sorted({round(last_round * n / max(count - 1, 1)) for n in range(count)})
+
+
+def grids(table: OutcomeTable, differences: Sequence[Difference]) -> list[Grid]:
+    """Return every table of the comparison, as text."""
+    count = len(table.seeds)
+    seeds = "1 seed" if count == 1 else f"mean of {count} seeds"
+    found = [
+        _round_grid(table, metric, f"{_capital(_label(metric))} by round, {seeds}")
+        for metric in BY_ROUND
+    ]
+    found += [
+        _last_round_grid(table, names, f"{title} in round {table.last_round}, {seeds}")
+        for title, names in LAST_ROUND.items()
+    ]
+    if differences:
+        found.append(_difference_grid(differences, table.last_round))
+    return found
+
+
+def footnotes(table: OutcomeTable, questions: Mapping[str, str]) -> list[tuple[str, str]]:
+    """Return (name, text) lines under the tables: each arm's question, counts, costs."""
+    lines = [(arm, questions[arm]) for arm in table.arms if arm in questions]
+    for metric in BY_ROUND:
+        meaning = ROUND_METRICS[metric].meaning
+        lines.append((_label(metric), f"{meaning} ({_counts(table, metric)})"))
+    lines += [(f"{arm}, not all scored", text) for arm, text in _unscored(table)]
+    if len(table.seeds) == 1:
+        lines.append(("1 seed", "differences say nothing about what another seed would give"))
+    return [*lines, ("seconds", SHARED_SECONDS)]
+
+
+def markdown(
+    table: OutcomeTable, differences: Sequence[Difference], questions: Mapping[str, str]
+) -> str:
+    """Return results/table.md."""
+    parts = [_markdown_grid(grid) for grid in grids(table, differences)]
+    notes = [
+        f"- **{markdown_inline(name)}**: {markdown_inline(text)}"
+        for name, text in footnotes(table, questions)
+    ]
+    return "\n\n".join(["# Comparison", *parts, "\n".join(notes)]) + "\n"
+
+
+def console(
+    table: OutcomeTable, differences: Sequence[Difference], questions: Mapping[str, str]
+) -> Group:
+    """Return what `rich.console.Console.print` shows; content is never read as markup."""
+    # Imported here: a report on disk needs no console.
+    from rich.console import Group
+    from rich.table import Table
+    from rich.text import Text
+
+    parts: list[Table | Text] = []
+    for grid in grids(table, differences):
+        shown = Table(title=Text(grid.title), title_justify="left", pad_edge=False)
+        for number, head in enumerate(grid.heads):
+            shown.add_column(Text(head), justify="right" if number else "left", no_wrap=not number)
+        for row in grid.rows:
+            shown.add_row(*(Text(cell) for cell in row))
+        parts.append(shown)
+    notes = footnotes(table, questions)
+    parts.append(Text("\n".join(f"{name}: {text}" for name, text in notes)))
+    return Group(*parts)
+
+
+def _round_grid(table: OutcomeTable, metric: str, title: str) -> Grid:
+    rounds = shown_rounds(table.last_round)
+    rows = tuple(
+        (arm, *(_shown(table, arm, number, metric) for number in rounds)) for arm in table.arms
+    )
+    return Grid(title, ("arm", *(f"round {number}" for number in rounds)), rows)
+
+
+def _last_round_grid(table: OutcomeTable, names: Sequence[str], title: str) -> Grid:
+    rows = tuple(
+        (arm, *(_shown(table, arm, table.last_round, name) for name in names)) for arm in table.arms
+    )
+    return Grid(title, ("arm", *(_label(name) for name in names)), rows)
+
+
+def _difference_grid(differences: Sequence[Difference], last_round: int) -> Grid:
+    several = len(differences[0].by_seed) > 1
+    heads = ("difference", "metric", "mean", "std. error", "std. error is")
+    rows = tuple(
+        (
+            f"{found.arm} - {found.other}",
+            _label(found.metric),
+            _signed(found.mean),
+            "none" if found.standard_error is None else f"{found.standard_error:.4f}",
+            found.note,
+            *([" ".join(_signed(one.mean) for one in found.by_seed)] if several else []),
+        )
+        for found in differences
+    )
+    title = f"Paired differences by prompt, round {last_round}"
+    return Grid(title, (*heads, "each seed") if several else heads, rows)
+
+
+def _markdown_grid(grid: Grid) -> str:
+    lines = [
+        " | ".join(markdown_inline(head) for head in grid.heads),
+        " | ".join(["---", *("---:" for _ in grid.heads[1:])]),
+        *(" | ".join(markdown_inline(cell) for cell in row) for row in grid.rows),
+    ]
+    table = "\n".join(f"| {line} |" for line in lines)
+    return f"## {markdown_inline(grid.title)}\n\n{table}"
+
+
+def _counts(table: OutcomeTable, metric: str) -> str:
+    totals = sorted({row.n_total for row in table.rows if row.metric == metric})
+    return f"{' or '.join(str(total) for total in totals)} values an arm, seed and round"
+
+
+def _unscored(table: OutcomeTable) -> list[tuple[str, str]]:
+    """Say for each arm which means of the last round leave something out, summed over seeds."""
+    lines = []
+    for arm in table.arms:
+        names: dict[str, list[str]] = {}
+        for metric in ROUND_METRICS:
+            found = [table.at(arm, seed, table.last_round, metric) for seed in table.seeds]
+            scored, total = sum(row.n_scored for row in found), sum(row.n_total for row in found)
+            if scored < total:
+                names.setdefault(f"{scored}/{total}", []).append(_label(metric))
+        if names:
+            text = "; ".join(f"{count} of {', '.join(own)}" for count, own in names.items())
+            lines.append((arm, text))
+    return lines
+
+
+def _shown(table: OutcomeTable, arm: str, round_number: int, metric: str) -> str:
+    return ROUND_METRICS[metric].show(table.mean(arm, round_number, metric))
+
+
+def _label(metric: str) -> str:
+    return ROUND_METRICS[metric].label
+
+
+def _capital(text: str) -> str:
+    return text[0].upper() + text[1:]
+
+
+def _signed(value: float | None) -> str:
+    return "–" if value is None else f"{value:+.4f}"  # noqa: RUF001 - a dash for "no value"

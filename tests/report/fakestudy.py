@@ -1,0 +1,188 @@
+"""A study without training: real artefact folders and records around made-up figures."""
+
+from __future__ import annotations
+
+import json
+import random
+import statistics
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from dynamicrubric.config import Config, load_config
+from dynamicrubric.plan import Cell, Plan, expand
+from tasks.disk import remove
+from tasks.record import BuildDirs, StepRequest, run_step
+
+REPOSITORY = Path(__file__).parents[2]
+SLOPES = {"coevolved": 0.10, "stale": 0.09, "frozen": 0.05, "static": 0.02}
+SETS, SAMPLES = 2, 3
+
+
+class FakeStudy:
+    """Writes a study's cells under a project folder.
+
+    Attributes:
+        root: the project folder.
+        config: params.yaml of the repository with the given arms, seeds and rounds.
+        plan: its lattice.
+    """
+
+    def __init__(
+        self,
+        root: Path,
+        *,
+        arms: tuple[str, ...] = ("coevolved", "stale", "frozen", "static"),
+        seeds: tuple[int, ...] = (1,),
+        rounds: int = 3,
+        prompts: int = 24,
+        steps: int = 4,
+        write: bool = True,
+    ) -> None:
+        self.root = root
+        self.prompts = prompts
+        self.steps = steps
+        self.config = _config(arms, seeds, rounds)
+        self.plan: Plan = expand(self.config)
+        self.questions = {
+            name: arm.question for name, arm in self.config.study.arms.items() if name in arms
+        }
+        self.root.mkdir(parents=True, exist_ok=True)
+        if write:
+            for cell in [*self.plan.starts.values(), *self.plan.cells.values()]:
+                self.write_cell(cell.key)
+
+    def write_cell(self, key: str, **changes: Any) -> None:
+        """Write one cell anew; see `write_evaluation` and `write_training` for the changes."""
+        cell = self.plan.cell(key)
+        remove(self.root / cell.directory)
+        log = changes.pop("log", None)
+        if cell.recipe.round > 0:
+            for role in ("generator", "policy"):
+                self.write_training(cell, role, log)
+        self.write_evaluation(cell, **changes)
+
+    def write_evaluation(
+        self,
+        cell: Cell,
+        *,
+        metrics: dict[str, Any] | None = None,
+        drop: tuple[str, ...] = (),
+        rubric_texts: list[str] | None = None,
+        quality_shift: float = 0.0,
+    ) -> None:
+        """Write evaluation/ with consistent tables, `metrics` laid over the right figures."""
+        responses = self._responses(cell, quality_shift)
+        rubrics = self._rubrics(cell, rubric_texts)
+        stored = _figures(responses, rubrics, cell) | (metrics or {})
+        stored = {name: value for name, value in stored.items() if name not in drop}
+        verdicts = [
+            {"response_id": row["response_id"], "rubric_id": "r0", "item_index": 0,
+             "criterion": "Score > 90% | \"quoted\" ../x", "weight": 3, "verdict": "yes",
+             "reason": None, "p_yes": 1.0}
+            for row in responses
+        ]  # fmt: skip
+
+        def build(dirs: BuildDirs) -> None:
+            (dirs.out / "metrics.json").write_text(json.dumps({"metrics": stored}))
+            pq.write_table(pa.Table.from_pylist(responses), dirs.out / "responses.parquet")
+            pq.write_table(pa.Table.from_pylist(rubrics), dirs.out / "rubrics.parquet")
+            pq.write_table(pa.Table.from_pylist(verdicts), dirs.out / "verdicts.parquet")
+
+        facts = [stored, rubrics]
+        self._publish(cell, "evaluate_round", "evaluation", facts, build)
+
+    def write_training(self, cell: Cell, role: str, log: list[dict[str, float]] | None) -> None:
+        """Write generator/ or policy/ with a training log."""
+        lines = log or [
+            {"reward": 0.1 * step, "loss": 1.0 / step, "kl": 0.01 * step}
+            for step in range(1, self.steps + 1)
+        ]
+
+        def build(dirs: BuildDirs) -> None:
+            text = "".join(
+                json.dumps({"step": number, "metrics": metrics}) + "\n"
+                for number, metrics in enumerate(lines, start=1)
+            )
+            (dirs.out / "training_log.jsonl").write_text(text)
+
+        self._publish(cell, f"train_{role}", role, repr(lines), build)
+
+    def _publish(self, cell: Cell, step: str, name: str, facts: Any, build: Any) -> None:
+        identity = {"cell": cell.id, "facts": json.dumps(facts, sort_keys=True)}
+        request = StepRequest(step, 1, identity, {})
+        run_step(request, self.root / cell.directory / name, self.root / "work/steps", build)
+
+    def _responses(self, cell: Cell, shift: float) -> list[dict[str, Any]]:
+        draw = random.Random(cell.id)
+        arm = cell.key.split("-")[0]
+        level = 0.02 + SLOPES.get(arm, 0.04) * cell.recipe.round + shift
+        return [
+            {
+                "prompt_id": f"p{prompt:03d}", "prompt": f"Write a postcard | {prompt}",
+                "set_index": number, "sample_index": sample,
+                "response_id": f"p{prompt:03d}-{number}-{sample}", "text": "=1+1 <b>hi</b>",
+                "true_quality": level + 0.05 * draw.gauss(0, 1), "score": 0.5,
+            }
+            for prompt in range(self.prompts)
+            for number in range(SETS)
+            for sample in range(SAMPLES)
+        ]  # fmt: skip
+
+    def _rubrics(self, cell: Cell, texts: list[str] | None) -> list[dict[str, Any]]:
+        draw = random.Random(cell.id + "rubrics")
+        c_k = _c_k(cell)
+        rows = []
+        for index in range(self.prompts * SETS):
+            disc, misdirected = draw.uniform(0.08, 0.2), draw.uniform(0.02, 0.1)
+            valid = index % 9 != 8
+            gap = c_k * disc - 2 * misdirected - 0.01
+            rows.append({
+                "rubric_id": f"r{index}", "prompt_id": f"p{index // SETS:03d}",
+                "set_index": index % SETS,
+                "text": (texts or ['[{"criterion": "greets", "weight": 2}]'])[
+                    index % len(texts or [""])
+                ],
+                "valid": valid, "invalid_reason": None if valid else "not_json",
+                "num_items": 3 if valid else None, "delta_gap": gap if valid else None,
+                "r_disc": disc if valid else None, "r_dir": misdirected if valid else None,
+                "r_cov": 0.01 if valid else None, "rank_accuracy": 0.7 if valid else None,
+                "tie_rate": 0.1 if valid else None,
+            })  # fmt: skip
+        return rows
+
+
+def _figures(
+    responses: list[dict[str, Any]], rubrics: list[dict[str, Any]], cell: Cell
+) -> dict[str, Any]:
+    def mean(rows: list[dict[str, Any]], name: str) -> dict[str, Any]:
+        known = [row[name] for row in rows if row[name] is not None]
+        return {"value": statistics.fmean(known), "n_scored": len(known), "n_total": len(rows)}
+
+    names = ("delta_gap", "r_disc", "r_dir", "r_cov", "rank_accuracy", "tie_rate")
+    figures = {name: mean(rubrics, name) for name in names}
+    count = len(rubrics)
+    valid = sum(row["valid"] for row in rubrics)
+    return figures | {
+        "true_quality": mean(responses, "true_quality"),
+        "valid_rubric_rate": {"value": valid / count, "n_scored": count, "n_total": count},
+        "items_per_rubric": {"value": 3.0, "n_scored": valid, "n_total": count},
+        "response_length": {"value": 17.25, "n_scored": 9, "n_total": 9},
+        "kl": {"value": 0.4 * cell.recipe.round, "n_scored": 9, "n_total": 9},
+    }
+
+
+def _c_k(cell: Cell) -> float:
+    size = cell.recipe.responses_per_set
+    return 2 * size / (size - 1)
+
+
+def _config(arms: tuple[str, ...], seeds: tuple[int, ...], rounds: int) -> Config:
+    full = load_config(REPOSITORY / "profiles" / "postcards.yaml"
+                       if (REPOSITORY / "profiles" / "postcards.yaml").exists()
+                       else REPOSITORY / "params.yaml")  # fmt: skip
+    chosen = {name: full.study.arms[name] for name in arms}
+    study = full.study.model_copy(update={"rounds": rounds, "seeds": seeds, "arms": chosen})
+    return full.model_copy(update={"study": study})

@@ -1,0 +1,77 @@
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from dynamicrubric.errors import UserError
+from dynamicrubric.report import collect_outcomes, paired_differences
+from dynamicrubric.report.differences import pair
+
+
+def test_pair_standard_error_equals_numpy_over_prompts():
+    rng = np.random.default_rng(1)
+    first, second = rng.normal(size=40), rng.normal(size=40)
+    found = pair(
+        1, {str(n): x for n, x in enumerate(first)}, {str(n): x for n, x in enumerate(second)}
+    )
+    gaps = first - second
+    assert found.mean == pytest.approx(gaps.mean())
+    assert found.standard_error == pytest.approx(gaps.std(ddof=1) / np.sqrt(40))
+
+
+def test_pair_of_arms_that_differ_by_a_constant_has_no_spread():
+    values = {str(n): n / 40 for n in range(40)}
+    found = pair(1, {prompt: value + 0.01 for prompt, value in values.items()}, values)
+    assert found.mean == pytest.approx(0.01)
+    assert found.standard_error == pytest.approx(0.0, abs=1e-12)
+
+
+def test_pair_with_unscored_prompts_uses_those_scored_in_both_and_counts_them():
+    first = {str(n): 0.5 for n in range(30)} | {"0": None}
+    second = {str(n): 0.4 for n in range(30)} | {"1": None}
+    found = pair(1, first, second)
+    assert (found.n_prompts, found.n_prompts_total) == (28, 30)
+
+
+def test_pair_with_few_prompts_has_no_standard_error():
+    values = {str(n): n / 19 for n in range(19)}
+    assert pair(1, values, values).standard_error is None
+
+
+def test_pair_with_other_prompts_is_refused():
+    with pytest.raises(UserError, match="'b'"):
+        pair(1, {"a": 0.1}, {"a": 0.1, "b": 0.2})
+
+
+def test_differences_do_not_shrink_when_samples_are_copied(fake_study):
+    # 24 prompts stay 24 clusters, however many responses each has.
+    study = fake_study(prompts=24, arms=("coevolved", "static"), rounds=1)
+    (found, *_) = paired_differences(study.plan, study.root, arm="coevolved")
+    assert found.by_seed[0].n_prompts == 24
+    assert found.note == "over 24/24 prompts"
+
+
+def test_differences_of_one_seed_equal_the_difference_of_the_tables_means(fake_study):
+    study = fake_study(rounds=2)
+    table = collect_outcomes(study.plan, study.root)
+    for found in paired_differences(study.plan, study.root, arm="coevolved"):
+        expected = table.mean("coevolved", 2, "true_quality") - table.mean(
+            found.other, 2, "true_quality"
+        )
+        assert found.mean == pytest.approx(expected)
+
+
+def test_differences_of_two_seeds_have_no_standard_error_and_say_so(fake_study):
+    study = fake_study(seeds=(1, 2), arms=("coevolved", "static"), rounds=1)
+    (found, *_) = paired_differences(study.plan, study.root, arm="coevolved")
+    assert found.standard_error is None
+    assert found.note == "2 seeds, fewer than 3"
+
+
+def test_differences_of_three_seeds_have_the_standard_error_of_the_seeds(fake_study):
+    study = fake_study(seeds=(1, 2, 3), arms=("coevolved", "static"), rounds=1)
+    for found in paired_differences(study.plan, study.root, arm="coevolved", metric="delta_gap"):
+        means = np.array([one.mean for one in found.by_seed])
+        assert found.mean == pytest.approx(means.mean())
+        assert found.standard_error == pytest.approx(means.std(ddof=1) / np.sqrt(3))
+        assert found.note == "over 3 seeds"

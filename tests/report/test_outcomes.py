@@ -1,0 +1,127 @@
+from __future__ import annotations
+
+import csv
+import json
+
+import pytest
+
+from dynamicrubric.errors import UserError
+from dynamicrubric.metrics import ROUND_METRICS, tracker_keys
+from dynamicrubric.report import collect_outcomes, write_comparison, write_metrics_csv
+from dynamicrubric.report.cellfiles import load_cell
+
+
+def test_outcomes_of_a_study_hold_every_arm_round_and_metric(fake_study):
+    study = fake_study(seeds=(1, 2))
+    table = collect_outcomes(study.plan, study.root)
+    assert len(table.rows) == 4 * 2 * 4 * len(ROUND_METRICS)
+    assert {row.round for row in table.rows} == {0, 1, 2, 3}
+    assert list(ROUND_METRICS) == list(dict.fromkeys(row.metric for row in table.rows))
+
+
+def test_outcomes_of_a_shared_cell_appear_under_each_arm(fake_study):
+    study = fake_study(arms=("coevolved", "stale"), rounds=1)
+    table = collect_outcomes(study.plan, study.root)
+    for metric in ROUND_METRICS:
+        mine, theirs = (table.at(arm, 1, 1, metric).value for arm in ("coevolved", "stale"))
+        assert mine == theirs
+
+
+def test_outcomes_seconds_are_the_sum_over_the_cells_records(fake_study):
+    study = fake_study(arms=("coevolved", "stale"), rounds=2)
+    folder = study.root / study.plan.cell("stale-s1-r2").directory
+    records = [json.loads(path.read_text()) for path in folder.glob("*/record.json")]
+    row = collect_outcomes(study.plan, study.root).at("stale", 1, 2, "seconds")
+    assert row.value == pytest.approx(sum(r["provenance"]["seconds"] for r in records))
+    assert row.n_scored == row.n_total == len(records) == 3
+
+
+def test_outcomes_with_missing_cells_name_every_one(fake_study):
+    study = fake_study(write=False)
+    for key in ("coevolved-s1-r0", "coevolved-s1-r1", "static-s1-r0"):
+        study.write_cell(key)
+    with pytest.raises(UserError) as error:
+        collect_outcomes(study.plan, study.root)
+    text = str(error.value)
+    assert "stale-s1-r2" in text
+    assert "frozen-s1-r1" in text
+    assert "coevolved-s1-r1" not in text
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "scored", "total", "complaint"),
+    [
+        ("tie_rate", 1.2, 5, 5, "tie_rate = 1.2"),
+        ("tie_rate", -0.1, 5, 5, "tie_rate = -0.1"),
+        ("tie_rate", float("nan"), 5, 5, "tie_rate = nan"),
+        ("tie_rate", 0.5, 6, 5, "6 scored of 5"),
+        ("tie_rate", 0.5, 0, 5, "with 0 scored"),
+        ("tie_rate", None, 3, 5, "with 3 scored"),
+        ("delta_gap", 0.5, 5, 5, "c_K r_disc"),
+    ],
+)
+def test_outcomes_with_an_impossible_figure_are_refused(
+    fake_study, name, value, scored, total, complaint
+):
+    study = fake_study(write=False)
+    wrong = {name: {"value": value, "n_scored": scored, "n_total": total}}
+    study.write_cell("frozen-s1-r2", metrics=wrong)
+    with pytest.raises(UserError) as error:
+        load_cell(study.root, study.plan.cell("frozen-s1-r2")).round_metrics()
+    assert complaint in str(error.value)
+    assert "frozen-s1-r2" in str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("changes", "complaint"),
+    [
+        ({"drop": ("kl",)}, r"missing \['kl'\]"),
+        ({"metrics": {"Score > 90%": {"value": 1.0, "n_scored": 1, "n_total": 1}}}, "Score > 90%"),
+    ],
+)
+def test_outcomes_with_a_metric_missing_or_unknown_are_refused(fake_study, changes, complaint):
+    study = fake_study(write=False)
+    study.write_cell("static-s1-r0", **changes)
+    with pytest.raises(UserError, match=complaint):
+        load_cell(study.root, study.plan.cell("static-s1-r0")).round_metrics()
+
+
+def test_outcomes_of_an_altered_file_are_refused(fake_study):
+    study = fake_study(write=False)
+    study.write_cell("static-s1-r0")
+    cell = study.plan.cell("static-s1-r0")
+    path = study.root / cell.directory / "evaluation/metrics.json"
+    path.chmod(0o644)
+    path.write_text(path.read_text().replace("0.7", "0.8"))
+    with pytest.raises(UserError, match=r"static-s1-r0/evaluation/metrics\.json"):
+        load_cell(study.root, cell).round_metrics()
+
+
+def test_outcomes_where_nothing_was_scored_are_kept_without_a_value(fake_study, tmp_path):
+    study = fake_study(arms=("static",))
+    nothing = {"value": None, "n_scored": 0, "n_total": 48}
+    study.write_cell("static-s1-r3", metrics={"delta_gap": nothing})
+    table = collect_outcomes(study.plan, study.root)
+    assert table.mean("static", 3, "delta_gap") is None
+    write_metrics_csv(table, tmp_path / "metrics.csv")
+    rows = list(csv.DictReader((tmp_path / "metrics.csv").open()))
+    (row,) = [
+        r for r in rows if (r["arm"], r["round"], r["metric"]) == ("static", "3", "delta_gap")
+    ]
+    assert (row["value"], row["n_scored"], row["n_total"]) == ("", "0", "48")
+
+
+def test_comparison_writes_the_same_bytes_twice(fake_study, tmp_path):
+    study = fake_study()
+    first, second = (
+        write_comparison(study.plan, study.questions, study.root, tmp_path / name).files
+        for name in ("a", "b")
+    )
+    assert [path.name for path in first] == ["metrics.csv", "table.md", "study.png", "study.svg"]
+    assert [path.read_bytes() for path in first] == [path.read_bytes() for path in second]
+    header = first[0].read_text().splitlines()[0]
+    assert header == "arm,seed,round,metric,value,n_scored,n_total"
+
+
+def test_tracker_keys_are_names_that_mlflow_takes():
+    assert all(set(key) <= set("abcdefghijklmnopqrstuvwxyz_/") for key in tracker_keys())

@@ -1,0 +1,128 @@
+from __future__ import annotations
+
+import io
+import subprocess
+import sys
+import xml.etree.ElementTree as ElementTree
+from dataclasses import replace
+from itertools import pairwise
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from rich.console import Console
+
+from dynamicrubric.report import compare_arms, console, draw_study, markdown
+from dynamicrubric.report.cellfiles import load_cell
+from dynamicrubric.report.picture import spread
+from dynamicrubric.report.samples import rubric_samples
+from dynamicrubric.report.text import markdown_block, markdown_inline
+
+ODD = 'Score > 90% | "quoted" ../x [red]loud[/red] $x$ `a` ``` <script>x</script> \x1b[31m\u202e'
+
+
+def _printed(found, width: int) -> str:
+    stream = io.StringIO()
+    shown = console(found.outcomes, found.differences, found.questions)
+    Console(file=stream, width=width).print(shown)
+    return stream.getvalue()
+
+
+def test_console_table_of_80_columns_cuts_nothing(fake_study):
+    study = fake_study()
+    text = _printed(compare_arms(study.plan, study.questions, study.root), width=80)
+    assert "…" not in text
+    assert max(len(line) for line in text.splitlines()) <= 80
+    for arm, question in study.questions.items():
+        assert f"{arm}: {question}"[:60] in text
+
+
+def test_console_table_says_how_many_seeds_and_what_was_not_scored(fake_study):
+    study = fake_study(seeds=(1, 2, 3), arms=("coevolved", "stale"), rounds=2)
+    text = _printed(compare_arms(study.plan, study.questions, study.root), width=120)
+    assert "mean of 3 seeds" in text
+    assert "over 3 seeds" in text
+    assert "stale, not all scored: 129/144 of Δ gap" in text
+    assert "significant" not in text
+
+
+def test_console_table_shows_markup_in_a_question_as_text(fake_study):
+    study = fake_study(arms=("coevolved", "stale"), rounds=1)
+    found = compare_arms(study.plan, {"stale": "is [red]this[/red] read?"}, study.root)
+    assert "[red]this[/red]" in _printed(found, width=120)
+
+
+def test_markdown_table_has_whole_rows_whatever_a_question_says(fake_study):
+    study = fake_study(arms=("coevolved", "stale"), rounds=1)
+    found = compare_arms(study.plan, {"stale": ODD}, study.root)
+    text = markdown(found.outcomes, found.differences, found.questions)
+    assert "<script>" not in text
+    rows = [line for line in text.splitlines() if line.startswith("| coevolved |")]
+    assert len(rows) == 4
+
+
+@given(st.text())
+def test_markdown_block_is_not_left_by_any_text(text):
+    fence, *_, last = markdown_block(text).split("\n")
+    inside = markdown_block(text).split("\n")[1:-1]
+    assert last == fence.removesuffix("text")
+    assert not any(line.strip().startswith(last) for line in inside)
+
+
+@given(st.text())
+def test_markdown_inline_stays_one_line_without_tags(text):
+    line = markdown_inline(text)
+    assert len(line.splitlines()) <= 1
+    assert "<" not in line
+    assert ">" not in line
+
+
+def test_rubric_samples_show_odd_text_as_a_block(fake_study):
+    study = fake_study(write=False)
+    study.write_cell("frozen-s1-r1", rubric_texts=[ODD])
+    text = rubric_samples(load_cell(study.root, study.plan.cell("frozen-s1-r1")))
+    assert "## Invalid (5 of 48)" in text
+    assert "````text" in text
+    assert "\x1b" not in text
+
+
+def test_picture_is_png_and_svg_with_every_arm_named(fake_study, tmp_path):
+    study = fake_study(seeds=(1, 2), rounds=1)
+    table = compare_arms(study.plan, study.questions, study.root).outcomes
+    png, svg = draw_study(table, tmp_path / "new" / "study.png")
+    assert png.read_bytes()[:8] == b"\x89PNG\r\n\x1a\n"
+    comments = svg.read_text()
+    assert all(f"<!-- {arm}" in comments for arm in table.arms)
+    ElementTree.parse(svg)
+
+
+def test_picture_of_odd_arm_names_and_missing_values_is_drawn(fake_study, tmp_path):
+    study = fake_study(arms=("coevolved", "frozen"), rounds=1)
+    table = compare_arms(study.plan, study.questions, study.root).outcomes
+    rows = tuple(
+        replace(row, arm=ODD if row.arm == "frozen" else row.arm,
+                value=None if row.metric == "delta_gap" else row.value)
+        for row in table.rows
+    )  # fmt: skip
+    odd = replace(table, rows=rows, arms=("coevolved", ODD))
+    _, svg = draw_study(odd, tmp_path / "study.png")
+    ElementTree.parse(svg)
+
+
+@given(st.lists(st.floats(0, 1), min_size=1, max_size=12), st.floats(0.01, 0.2))
+def test_spread_labels_keep_their_order_and_distance(places, gap):
+    moved = spread(places, gap)
+    order = sorted(range(len(places)), key=lambda n: places[n])
+    for before, after in pairwise(order):
+        assert moved[after] - moved[before] >= gap - 1e-9
+    assert sum(moved) == pytest.approx(sum(places), abs=1e-6)
+
+
+def test_import_of_the_report_loads_nothing_heavy():
+    code = (
+        "import sys, dynamicrubric.report\n"
+        "heavy = {'torch', 'pandas', 'matplotlib', 'pyarrow', 'mlflow', 'rich'}\n"
+        "print(sorted(heavy & set(sys.modules)))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"
