@@ -1,0 +1,342 @@
+from __future__ import annotations
+
+import math
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pyarrow.parquet as pq
+import pytest
+
+from dynamicrubric.config import Config
+from dynamicrubric.errors import UserError
+from dynamicrubric.metrics import ROUND_METRICS, tracker_keys
+from dynamicrubric.plan import expand
+from dynamicrubric.report import write_comparison
+from dynamicrubric.yamlio import dump_yaml
+from tasks.payload import Point, sendable
+from tasks.shipping import (
+    close_round,
+    log_comparison,
+    open_round,
+    reconcile,
+    ship_round,
+    ship_study,
+)
+from tasks.tracking import default_uri, open_store, prepare_store, ui_command, ui_environment
+
+HELPERS = Path(__file__).parents[1] / "report"
+ODD = 'Score > 90% | "quoted" ../x'
+
+
+@pytest.fixture(scope="module")
+def database(tmp_path_factory):
+    """An empty database of the present schema: to make one takes seconds."""
+    from mlflow.db import upgrade
+
+    path = tmp_path_factory.mktemp("schema") / "mlflow.db"
+    upgrade.callback(f"sqlite:///{path}")
+    return path
+
+
+@pytest.fixture
+def study(fake_study, database, monkeypatch):
+    """Two arms that share rounds 0 and 1, and an empty store of their own."""
+    monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)
+    study = fake_study(arms=("coevolved", "stale"), rounds=2)
+    (study.root / "work/mlflow").mkdir(parents=True)
+    shutil.copy(database, study.root / "work/mlflow/mlflow.db")
+    return study
+
+
+@pytest.fixture
+def child(bench):
+    """Start an interpreter that can import the fake study."""
+
+    def start(code: str, *arguments: object):
+        head = f"import sys; sys.path.insert(0, {str(HELPERS)!r})\n"
+        return bench.python(head + code, *arguments)
+
+    return start
+
+
+def ship(study, key):
+    outcome = ship_round(study.plan, key, study.root, study.config)
+    assert outcome.ok, outcome.reason
+    return outcome
+
+
+def values(store, run_id, key):
+    return [point.value for point in store.client.get_metric_history(run_id, key)]
+
+
+def test_ship_round_of_a_shared_cell_has_a_run_under_each_arm(study):
+    outcome = ship(study, "coevolved-s1-r1")
+    store = open_store(study.root)
+    runs = [store.client.get_run(run_id) for run_id in outcome.run_ids]
+    parents = [store.client.get_run(run.data.tags["mlflow.parentRunId"]) for run in runs]
+    assert [parent.data.tags["dr.arm"] for parent in parents] == ["coevolved", "stale"]
+    assert {run.data.tags["dr.cell"] for run in runs} == {"coevolved-s1-r1"}
+    assert {run.info.status for run in runs} == {"FINISHED"}
+    assert {parent.info.status for parent in parents} == {"SCHEDULED"}
+    assert values(store, runs[0].info.run_id, "policy/reward") == pytest.approx(
+        [0.1, 0.2, 0.3, 0.4]
+    )
+    assert runs[0].data.params["policy_training.steps"] == str(study.config.recipe.policy.steps)
+
+
+def test_ship_round_names_where_its_results_came_from(study):
+    outcome = ship(study, "coevolved-s1-r1")
+    tags = open_store(study.root).client.get_run(outcome.run_id).data.tags
+    assert tags["dr.cell_id"] == study.plan.cell("coevolved-s1-r1").id
+    for name in ("generator", "policy", "evaluation"):
+        assert len(tags[f"dr.artefact.{name}"]) == 64
+    assert tags["dr.folder"] == "data/runs/coevolved-s1-r1"
+
+
+def test_ship_round_twice_changes_nothing(study):
+    first = ship(study, "stale-s1-r2")
+    store = open_store(study.root)
+    before = values(store, first.run_id, "generator/kl")
+    assert ship(study, "stale-s1-r2").run_ids == first.run_ids
+    assert len(store.find(arm="stale")) == 2
+    assert values(store, first.run_id, "generator/kl") == before
+
+
+def test_ship_study_shows_each_arms_rounds_and_final_figures(study):
+    assert ship_study(study.plan, study.root, study.config).ok
+    store = open_store(study.root)
+    for arm in ("coevolved", "stale"):
+        (parent,) = store.find(kind="arm", arm=arm)
+        history = store.client.get_metric_history(parent.info.run_id, "true_quality")
+        assert [point.step for point in history] == [0, 1, 2]
+        assert parent.data.metrics["final/true_quality"] == history[-1].value
+        assert parent.info.status == "FINISHED"
+        assert len(store.find(kind="round", arm=arm)) == 3
+
+
+def test_ship_study_after_one_arm_changed_keeps_the_other_arms_run(study):
+    ship_study(study.plan, study.root, study.config)
+    store = open_store(study.root)
+    (kept,) = store.find(kind="arm", arm="coevolved")
+    diff = study.config.model_dump(mode="json")
+    diff["study"]["arms"]["stale"]["generator"]["learning_rate"] = 0.01
+    changed = Config.model_validate(diff)
+    plan = expand(changed)
+    assert ship_study(plan, study.root, changed).ok
+    assert [run.info.run_id for run in store.find(kind="arm", arm="coevolved")] == [
+        kept.info.run_id
+    ]
+    assert len(store.find(kind="arm", arm="stale")) == 2
+
+
+def test_ship_round_with_nan_and_infinity_sends_counts_instead(study):
+    log = [{"reward": value} for value in (0.5, math.nan, math.inf, 0.7)]
+    study.write_cell("stale-s1-r2", log=log)
+    run_id = ship(study, "stale-s1-r2").run_id
+    store = open_store(study.root)
+    assert values(store, run_id, "policy/reward") == [0.5, 0.7]
+    assert store.client.get_run(run_id).data.metrics["policy/reward_nonfinite"] == 2
+
+
+def test_ship_round_with_500_odd_rubric_texts_adds_no_metric_key(study):
+    study.prompts = 250
+    study.write_cell("stale-s1-r2", rubric_texts=[f"{ODD} {n} <script>" for n in range(500)])
+    run_id = ship(study, "stale-s1-r2").run_id
+    store = open_store(study.root)
+    assert set(store.client.get_run(run_id).data.metrics) <= tracker_keys()
+    table = store.client.download_artifacts(run_id, "tables/rubrics.parquet")
+    assert pq.read_table(table).num_rows == 500
+    names = {item.path for item in store.client.list_artifacts(run_id, "tables")}
+    assert "tables/verdicts_sample.csv" in names
+    assert any(item.path == "rubric_samples.md" for item in store.client.list_artifacts(run_id))
+
+
+def test_ship_round_with_an_unlisted_metric_is_refused(study):
+    study.write_cell("stale-s1-r2", log=[{"reward|Score > 90%": 0.5}])
+    with pytest.raises(AssertionError, match="TRAINING_METRICS"):
+        ship_round(study.plan, "stale-s1-r2", study.root, study.config)
+    with pytest.raises(AssertionError, match="not in dynamicrubric"):
+        sendable([Point("policy/../x", 0.5, 1)])
+
+
+def test_ship_round_of_an_unfinished_cell_is_an_error_not_tracking_trouble(study):
+    shutil.rmtree(study.root / "data/runs/stale-s1-r2")
+    with pytest.raises(UserError, match="stale-s1-r2"):
+        ship_round(study.plan, "stale-s1-r2", study.root, study.config)
+
+
+def test_ship_round_with_the_server_away_returns_soon_and_says_so(study, monkeypatch):
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", f"http://127.0.0.1:{port}")
+    started = time.monotonic()
+    outcome = ship_round(study.plan, "stale-s1-r2", study.root, study.config)
+    assert time.monotonic() - started < 15
+    assert not outcome.ok
+    assert outcome.run_id is None
+    assert str(port) in outcome.reason
+
+
+def test_ship_study_fills_in_what_a_tracker_that_was_away_has_missed(study, monkeypatch):
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", "file:///nowhere")  # refused by MLflow 3.17
+    assert not ship_round(study.plan, "stale-s1-r2", study.root, study.config).ok
+    monkeypatch.delenv("MLFLOW_TRACKING_URI")
+    assert ship_study(study.plan, study.root, study.config).ok
+    assert len(open_store(study.root).find(kind="round", arm="stale", round=2)) == 1
+
+
+def test_prepare_store_of_a_file_that_is_no_database_says_so_soon(study):
+    path = study.root / "work/mlflow/mlflow.db"
+    path.write_bytes(b"not a database, " * 100)
+    started = time.monotonic()
+    outcome = prepare_store(study.root)
+    assert not outcome.ok
+    assert "not a database" in outcome.reason
+    assert time.monotonic() - started < 10
+
+
+def test_prepare_store_of_a_project_that_was_moved_says_what_to_do(study, tmp_path):
+    assert prepare_store(study.root).ok
+    moved = tmp_path / "elsewhere"
+    study.root.rename(moved)
+    outcome = prepare_store(moved)
+    assert not outcome.ok
+    assert "The project was moved" in outcome.reason
+
+
+def test_ship_round_that_failed_half_way_is_replaced_by_the_next(study):
+    artifacts = study.root / "work/mlflow/artifacts"
+    artifacts.write_text("a file where the folder should be")
+    failed = ship_round(study.plan, "stale-s1-r2", study.root, study.config)
+    assert not failed.ok
+    artifacts.unlink()
+    run_id = ship(study, "stale-s1-r2").run_id
+    store = open_store(study.root)
+    assert [run.info.run_id for run in store.find(kind="round", arm="stale")] == [run_id]
+
+
+def test_close_round_marks_an_open_round_failed(study):
+    opened = open_round(study.plan, "stale-s1-r2", study.root, study.config)
+    store = open_store(study.root)
+    assert store.client.get_run(opened.run_id).info.status == "RUNNING"
+    closed = close_round(study.plan, "stale-s1-r2", study.root, reason="out of memory")
+    assert closed.run_ids == opened.run_ids
+    run = store.client.get_run(opened.run_id)
+    assert (run.info.status, run.data.tags["dr.reason"]) == ("FAILED", "out of memory")
+
+
+def test_open_round_then_ship_round_fills_the_same_run(study):
+    opened = open_round(study.plan, "stale-s1-r2", study.root, study.config)
+    assert ship(study, "stale-s1-r2").run_ids == opened.run_ids
+
+
+def test_reconcile_closes_the_run_of_a_killed_process_for_good(study, child):
+    code = (
+        "import pathlib, time\n"
+        "from fakestudy import FakeStudy\n"
+        "from tasks.shipping import open_round\n"
+        "s = FakeStudy(pathlib.Path(sys.argv[1]), arms=('coevolved', 'stale'), rounds=2,"
+        " write=False)\n"
+        "print(open_round(s.plan, 'stale-s1-r2', s.root, s.config).run_id, flush=True)\n"
+        "sys.stdin.read()\n"
+    )
+    process = child(code, study.root)
+    run_id = process.stdout.readline().strip()
+    store = open_store(study.root)
+    assert reconcile(study.root).run_ids == ()  # it is alive
+    process.send_signal(signal.SIGKILL)
+    process.wait()
+    assert run_id in reconcile(study.root).run_ids
+    assert store.client.get_run(run_id).info.status == "KILLED"
+    assert store.client.get_run(run_id).info.end_time is not None
+    new = ship(study, "stale-s1-r2").run_id
+    assert store.client.get_run(new).info.status == "FINISHED"
+    assert store.client.get_run(run_id).info.status == "KILLED"
+
+
+def test_log_comparison_has_the_files_and_each_arms_means(study, tmp_path):
+    found = write_comparison(study.plan, study.questions, study.root, tmp_path / "results")
+    first = log_comparison(study.plan, found, study.root, study.config)
+    assert log_comparison(study.plan, found, study.root, study.config) == first
+    store = open_store(study.root)
+    run = store.client.get_run(first.run_id)
+    assert len(run.data.metrics) == 2 * len(ROUND_METRICS)
+    expected = found.outcomes.mean("stale", 2, "true_quality")
+    assert run.data.metrics["true_quality/stale"] == pytest.approx(expected)
+    names = {item.path for item in store.client.list_artifacts(first.run_id)}
+    assert {"metrics.csv", "table.md", "study.png", "study.svg"} <= names
+
+
+def test_ship_study_takes_dvc_hashes_only_of_the_present_cell(study):
+    cells = study.plan.cells
+    stages = {
+        f"round@{key}": {
+            "params": {"cells.yaml": {f"cells.{key}": {"id": named}}},
+            "outs": [{"path": f"data/runs/{key}/policy", "md5": "ab12.dir"}],
+        }
+        for key, named in [
+            ("coevolved-s1-r2", cells["coevolved-s1-r2"].id),
+            ("stale-s1-r2", "stale-s1-r2-older"),
+        ]
+    }
+    dump_yaml({"stages": stages}, study.root / "dvc.lock")
+    assert ship_study(study.plan, study.root, study.config).ok
+    store = open_store(study.root)
+    (fresh,) = store.find(kind="round", arm="coevolved", round=2)
+    (stale,) = store.find(kind="round", arm="stale", round=2)
+    assert fresh.data.tags["dvc.data/runs/coevolved-s1-r2/policy"] == "ab12.dir"
+    assert not any(name.startswith("dvc.") for name in stale.data.tags)
+
+
+@pytest.mark.parametrize("count", [4, pytest.param(8, marks=pytest.mark.slow)])
+def test_processes_that_start_at_once_share_one_new_store(fake_study, child, monkeypatch, count):
+    monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)
+    study = fake_study(rounds=2, write=False)
+    keys = [*study.plan.starts, *study.plan.cells][:count]
+    for key in keys:
+        study.write_cell(key)
+    code = (
+        "import pathlib\n"
+        "from fakestudy import FakeStudy\n"
+        "from tasks.shipping import ship_round\n"
+        "s = FakeStudy(pathlib.Path(sys.argv[1]), rounds=2, write=False)\n"
+        "outcome = ship_round(s.plan, sys.argv[2], s.root, s.config)\n"
+        "print(outcome)\n"
+        "sys.exit(not outcome.ok)\n"
+    )
+    processes = [child(code, study.root, key) for key in keys]
+    for process in processes:
+        out, err = process.communicate(timeout=120)
+        assert process.returncode == 0, out + err
+        assert "locked" not in err
+        assert "duplicate column" not in err
+    store = open_store(study.root)
+    expected = {(arm, key) for key in keys for arm in study.plan.arms_of(key)}
+    runs = store.find(kind="round")
+    assert {(run.data.tags["dr.arm"], run.data.tags["dr.cell"]) for run in runs} == expected
+    assert len(runs) == len(expected)
+    assert len(store.find(kind="arm")) == len({arm for arm, _ in expected})
+
+
+def test_import_of_shipping_does_not_load_mlflow():
+    code = "import sys, tasks.shipping; print('mlflow' in sys.modules, 'torch' in sys.modules)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.split() == ["False", "False"]
+
+
+def test_ui_command_listens_on_loopback_alone(tmp_path, monkeypatch):
+    monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)
+    command = ui_command(tmp_path, port=5123)
+    assert command[command.index("--host") + 1] == "127.0.0.1"
+    assert command[command.index("--backend-store-uri") + 1] == default_uri(tmp_path)
+    assert ui_environment()["MLFLOW_SERVER_ENABLE_JOB_EXECUTION"] == "false"
+    assert os.environ.items() <= ui_environment().items()
+    with pytest.raises(UserError, match=r"0\.0\.0\.0"):
+        ui_command(tmp_path, host="0.0.0.0")
