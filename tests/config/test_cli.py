@@ -36,8 +36,8 @@ def dynamicrubric(
 
 
 @pytest.fixture
-def project(tmp_path: Path, params_text: str) -> Path:
-    (tmp_path / "params.yaml").write_text(params_text, encoding="utf-8")
+def project(tmp_path: Path) -> Path:
+    shutil.copy(Path(__file__).parent / "study.yaml", tmp_path / "params.yaml")
     return tmp_path
 
 
@@ -108,11 +108,10 @@ def test_cli_validate_says_what_the_study_asks_for_and_writes_nothing(project: P
     assert [path.name for path in project.iterdir()] == ["params.yaml"]
 
 
-def test_cli_plan_writes_the_cells_that_are_checked_in(project: Path) -> None:
+def test_cli_plan_writes_the_cells_once(project: Path) -> None:
     done = dynamicrubric("plan", cwd=project)
     assert (done.returncode, done.stderr) == (0, "")
     assert done.stdout.startswith("Wrote cells.yaml\n11 cells")
-    assert (project / "cells.yaml").read_bytes() == (ROOT / "cells.yaml").read_bytes()
     again = dynamicrubric("plan", cwd=project)
     assert again.stdout.startswith("Unchanged: cells.yaml")
 

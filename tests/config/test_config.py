@@ -13,8 +13,14 @@ from dynamicrubric.errors import UserError
 from dynamicrubric.yamlio import dump_yaml, load_yaml
 
 ROOT = Path(__file__).resolve().parents[2]
-BASE = load_yaml(ROOT / "params.yaml")
+STUDY = Path(__file__).parent / "study.yaml"
+BASE = load_yaml(STUDY)
 DELETE = object()
+
+
+@pytest.fixture
+def study_text() -> str:
+    return STUDY.read_text(encoding="utf-8")
 
 
 @pytest.fixture
@@ -167,10 +173,10 @@ def test_config_bad_arm_name_is_shown_in_one_short_line(
 
 
 def test_config_repeated_yaml_key_is_refused_with_its_name_and_lines(
-    tmp_path: Path, params_text: str
+    tmp_path: Path, study_text: str
 ) -> None:
     with pytest.raises(UserError, match=r'duplicate key "coevolved".*line'):
-        load_text(tmp_path, params_text.replace("    stale:\n", "    coevolved:\n"))
+        load_text(tmp_path, study_text.replace("    stale:\n", "    coevolved:\n"))
 
 
 @pytest.mark.parametrize(
@@ -178,26 +184,26 @@ def test_config_repeated_yaml_key_is_refused_with_its_name_and_lines(
     [("1e-5", 1e-5), ("1E-5", 1e-5), ("1.0e-5", 1e-5), ("0.00001", 1e-5), ("3e-4", 3e-4)],
 )
 def test_config_exponent_without_a_dot_is_read_as_a_number(
-    tmp_path: Path, params_text: str, text: str, number: float
+    tmp_path: Path, study_text: str, text: str, number: float
 ) -> None:
-    first = params_text.index("learning_rate: 3e-4")
-    changed_text = params_text[:first] + params_text[first:].replace("3e-4", text, 1)
+    first = study_text.index("learning_rate: 3e-4")
+    changed_text = study_text[:first] + study_text[first:].replace("3e-4", text, 1)
     assert load_text(tmp_path, changed_text).recipe.generator.learning_rate == number
 
 
 @pytest.mark.parametrize("word", ["no", "yes", "on", "off", "y", "n"])
 def test_config_word_that_yaml_1_1_reads_as_a_truth_value_is_a_string(
-    tmp_path: Path, params_text: str, word: str
+    tmp_path: Path, study_text: str, word: str
 ) -> None:
     with pytest.raises(UserError, match=f"recipe.generator.update = '{word}'"):
-        load_text(tmp_path, params_text.replace("update: fresh", f"update: {word}"))
+        load_text(tmp_path, study_text.replace("update: fresh", f"update: {word}"))
 
 
 @pytest.mark.parametrize("zero", ["0", "0.0"])
 def test_config_whole_number_for_a_float_is_the_same_as_the_float(
-    tmp_path: Path, params_text: str, zero: str
+    tmp_path: Path, study_text: str, zero: str
 ) -> None:
-    config = load_text(tmp_path, params_text.replace("kl_beta: 0.01", f"kl_beta: {zero}"))
+    config = load_text(tmp_path, study_text.replace("kl_beta: 0.01", f"kl_beta: {zero}"))
     assert repr(config.recipe.policy.kl_beta) == "0.0"
 
 
@@ -228,9 +234,9 @@ def test_config_file_that_is_no_mapping_of_yaml_is_refused_in_one_line(
     assert "\n" not in str(caught.value)
 
 
-def test_config_file_in_another_encoding_is_refused(tmp_path: Path, params_text: str) -> None:
+def test_config_file_in_another_encoding_is_refused(tmp_path: Path, study_text: str) -> None:
     path = tmp_path / "params.yaml"
-    path.write_bytes(params_text.encode("utf-16"))
+    path.write_bytes(study_text.encode("utf-16"))
     with pytest.raises(UserError, match="UTF-8"):
         load_config(path)
 
@@ -241,8 +247,8 @@ def test_config_path_that_is_no_file_is_refused_by_name(tmp_path: Path, name: st
         load_config(tmp_path / name)
 
 
-def test_config_mapping_that_holds_itself_is_refused(tmp_path: Path, params_text: str) -> None:
-    looped = params_text.replace("generator: {update: stale}", "generator: &g {objective: *g}")
+def test_config_mapping_that_holds_itself_is_refused(tmp_path: Path, study_text: str) -> None:
+    looped = study_text.replace("generator: {update: stale}", "generator: &g {objective: *g}")
     with pytest.raises(UserError, match="unknown key"):
         load_text(tmp_path, looped)
 

@@ -30,7 +30,8 @@ from dynamicrubric.plan import (
 from dynamicrubric.yamlio import load_yaml
 
 ROOT = Path(__file__).resolve().parents[2]
-BASE = load_yaml(ROOT / "params.yaml")
+STUDY = Path(__file__).parent / "study.yaml"
+BASE = load_yaml(STUDY)
 
 
 @pytest.fixture
@@ -72,7 +73,7 @@ def test_plan_round_one_of_fresh_stale_and_once_is_one_cell(document: dict[str, 
     assert len({paths[(arm, 1)][2] for arm in updates}) == 3
 
 
-def test_plan_default_study_has_eleven_cells_and_two_starts(document: dict[str, Any]) -> None:
+def test_plan_four_arm_study_has_eleven_cells_and_two_starts(document: dict[str, Any]) -> None:
     plan = plan_of(document)
     # 4 arms x 3 rounds, less the first round that coevolved and stale share.
     assert (plan.num_arm_rounds, len(plan.cells)) == (12, 11)
@@ -240,7 +241,7 @@ def test_plan_ids_are_the_key_and_a_hash_that_is_the_same_in_every_process(
     )
     for hash_seed in ("0", "1"):
         done = subprocess.run(
-            [sys.executable, "-c", program, str(ROOT / "params.yaml")],
+            [sys.executable, "-c", program, str(STUDY)],
             cwd=ROOT,
             env={"PYTHONHASHSEED": hash_seed, "PATH": "/usr/bin:/bin"},
             capture_output=True,
@@ -323,5 +324,6 @@ def test_stage_structure_is_the_same_after_a_change_of_values(document: dict[str
     assert stage_structure(plan_document(plan_of(document))) != before
 
 
-def test_checked_in_cells_are_the_plan_of_the_checked_in_params(document: dict[str, Any]) -> None:
-    assert is_written(plan_of(document), ROOT / "cells.yaml"), "run `dynamicrubric plan`"
+def test_checked_in_cells_are_the_plan_of_the_checked_in_params() -> None:
+    plan = plan_of(load_yaml(ROOT / "params.yaml"))
+    assert is_written(plan, ROOT / "cells.yaml"), "run `dynamicrubric plan`"
