@@ -18,7 +18,6 @@ from dynamicrubric.errors import UserError
 from dynamicrubric.metrics import ROLES, ROUND_METRICS, TRAINING_METRICS
 from dynamicrubric.plan import Cell
 
-ARTEFACTS: Final = ("responses", "generator", "policy", "evaluation")
 EVALUATION: Final = "evaluation"
 METRICS_FILE: Final = "metrics.json"
 TRAINING_LOG: Final = "training_log.jsonl"
@@ -87,7 +86,7 @@ class CellFiles:
             UserError: the record does not name it, or its bytes are not those recorded.
         """
         path = self.folder / artefact / name
-        facts = self.records[artefact]["files"].get(name)
+        facts = self.records.get(artefact, {"files": {}})["files"].get(name)
         expected = "a file that its record names" if facts is None else str(facts["sha256"])
         got = _sha256(path)
         if facts is None or got != facts["sha256"]:
@@ -119,11 +118,20 @@ class CellFiles:
         return found
 
     def training_steps(self) -> tuple[TrainingStep, ...]:
-        """Return the training logs of both roles, as far as the round trained them."""
+        """Return the training logs of the roles that this round trained.
+
+        A role that was not trained is the artefact of an earlier round under a new record, with
+        the log of the training that made it: that is not this round's.
+        """
+        recipe = self.cell.recipe
+        trained = {
+            "generator": recipe.generator_training is not None,
+            "policy": recipe.policy_training is not None,
+        }
         return tuple(
             step
             for role in ROLES
-            if role in self.records and TRAINING_LOG in self.records[role]["files"]
+            if trained[role]
             for step in _read_log(self.file(role, TRAINING_LOG), role)
         )
 
@@ -132,9 +140,8 @@ def find_cell(root: Path, cell: Cell) -> CellFiles | None:
     """Return the finished cell under the project's folder, or None if it has no evaluation."""
     folder = root / cell.directory
     records = {
-        name: json.loads(record.read_text(encoding="utf-8"))
-        for name in ARTEFACTS
-        if (record := folder / name / "record.json").is_file()
+        path.parent.name: json.loads(path.read_text(encoding="utf-8"))
+        for path in sorted(folder.glob("[!.]*/record.json"))  # a dot: half published
     }
     return CellFiles(cell, folder, records) if EVALUATION in records else None
 

@@ -19,7 +19,7 @@ from dynamicrubric.metrics import ROUND_METRICS, tracker_keys
 from dynamicrubric.plan import expand
 from dynamicrubric.report import write_comparison
 from dynamicrubric.yamlio import dump_yaml
-from tasks.payload import Point, sendable
+from tasks.payload import Point, gather_round, sendable
 from tasks.shipping import (
     close_round,
     log_comparison,
@@ -106,6 +106,13 @@ def test_ship_round_twice_changes_nothing(study):
     assert ship(study, "stale-s1-r2").run_ids == first.run_ids
     assert len(store.find(arm="stale")) == 2
     assert values(store, first.run_id, "generator/kl") == before
+
+
+def test_gather_round_leaves_out_the_log_that_came_with_an_untrained_generator(fake_study):
+    study = fake_study(arms=("frozen",), rounds=1)
+    points = gather_round(study.plan, "frozen-s1-r1", study.root).training_points
+    keys = {point.key for point in points}
+    assert keys == {"policy/reward", "policy/loss", "policy/kl"}
 
 
 def test_ship_study_shows_each_arms_rounds_and_final_figures(study):
