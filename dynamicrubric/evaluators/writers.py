@@ -67,22 +67,24 @@ class KeptWriter:
         rows = [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
         return cls({r["prompt_id"]: Generation((), r["text"], r["finish_reason"]) for r in rows})
 
+    @classmethod
+    def write_once(
+        cls, prompts: Mapping[str, str], writer: DynamicWriter, seeds: Mapping[str, int]
+    ) -> KeptWriter:
+        """Write one rubric for each prompt, from the prompt alone."""
+        sets = [ResponseSet(prompt_id, text, ()) for prompt_id, text in prompts.items()]
+        texts = writer.write(sets, [seeds[one.prompt_id] for one in sets])
+        return cls({one.prompt_id: text for one, text in zip(sets, texts, strict=True)})
+
+    def save(self, generator_dir: Path) -> None:
+        """Write the kept rubrics into a generator's artefact."""
+        rows = [
+            {"prompt_id": prompt_id, "text": text.text, "finish_reason": text.finish_reason}
+            for prompt_id, text in self._kept.items()
+        ]
+        lines = "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows)
+        (generator_dir / KEPT_RUBRICS_FILE).write_text(lines, encoding="utf-8")
+
     def write(self, sets: Sequence[ResponseSet], seeds: Sequence[int]) -> list[Generation]:
         """Return each prompt's kept rubric; the sets and seeds change nothing."""
         return [self._kept[s.prompt_id] for s in sets]
-
-
-def keep_rubrics(
-    prompts: Mapping[str, str], writer: DynamicWriter, seeds: Mapping[str, int], path: Path
-) -> None:
-    """Write one rubric for each prompt, from the prompt alone, and keep it in a JSONL file."""
-    sets = [ResponseSet(prompt_id, text, ()) for prompt_id, text in prompts.items()]
-    texts = writer.write(sets, [seeds[s.prompt_id] for s in sets])
-    lines = [
-        json.dumps(
-            {"prompt_id": s.prompt_id, "text": t.text, "finish_reason": t.finish_reason},
-            ensure_ascii=False,
-        )
-        for s, t in zip(sets, texts, strict=True)
-    ]
-    path.write_text("\n".join(lines) + "\n", encoding="utf-8")

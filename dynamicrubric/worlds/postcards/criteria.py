@@ -25,7 +25,7 @@ SIGHTS: Final[tuple[str, ...]] = (
     "museum", "tower", "beach", "square", "chapel", "canyon", "lantern", "vineyard",
 )
 COLOURS: Final[tuple[str, ...]] = ("red", "blue", "green", "golden", "violet")
-LONG_WORDS: Final = 22
+MAX_WORDS: Final = 21
 NUM_SIGHTS_EACH_WAY: Final = 3
 
 _ARTICLES: Final = frozenset({"a", "an", "the"})
@@ -56,7 +56,7 @@ _FIXED: Final[dict[str, Callable[[str], bool]]] = {
     "gives a number": lambda text: any(char.isdigit() for char in text),
     "names a colour": lambda text: any(_has_word(text, colour) for colour in COLOURS),
     "ends with a full stop": lambda text: text.rstrip().endswith("."),
-    f"has {LONG_WORDS} words or more": lambda text: len(words_of(text)) >= LONG_WORDS,
+    f"keeps to {MAX_WORDS} words": lambda text: len(words_of(text)) <= MAX_WORDS,
     "shouts in capitals": lambda text: any(
         len(word) >= 3 and word.isupper() for word in words_of(text)
     ),
@@ -65,7 +65,7 @@ _FIXED: Final[dict[str, Callable[[str], bool]]] = {
     "opens with an article": _opens_with_article,
     "ends with a question mark": lambda text: text.rstrip().endswith("?"),
     "mentions money": lambda text: _has_word(text, "money"),
-    "uses an exclamation mark": lambda text: "!" in text,
+    f"runs past {MAX_WORDS} words": lambda text: len(words_of(text)) > MAX_WORDS,
 }
 # Template prefixes of the open-ended criteria and how each reads the rest of the sentence.
 _TEMPLATES: Final[dict[str, Callable[[str, str], bool]]] = {
@@ -133,7 +133,7 @@ def criteria_for(prompt: PostcardPrompt) -> tuple[WorldCriterion, ...]:
         "gives a number",
         "names a colour",
         "ends with a full stop",
-        f"has {LONG_WORDS} words or more",
+        f"keeps to {MAX_WORDS} words",
     ]
     bad = [
         *(f"mentions the {sight}" for sight in bad_sights),
@@ -143,7 +143,7 @@ def criteria_for(prompt: PostcardPrompt) -> tuple[WorldCriterion, ...]:
         "opens with an article",
         "mentions money",
         "ends with a question mark",
-        "uses an exclamation mark",
+        f"runs past {MAX_WORDS} words",
     ]
     worth = (3, 2, 2, 3, 2, 2, 1, 1, 1, 1)
     return tuple(

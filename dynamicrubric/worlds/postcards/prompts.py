@@ -43,7 +43,7 @@ class PostcardPrompt:
     @property
     def text(self) -> str:
         """The prompt as the policy and the generator read it."""
-        return f"Write to {self.recipient} from {self.place} for the {self.occasion}"
+        return f"Write to {self.recipient}, from {self.place}, for the {self.occasion}"
 
 
 def all_prompts() -> tuple[PostcardPrompt, ...]:

@@ -13,7 +13,7 @@ import numpy as np
 from dynamicrubric.worlds.postcards.criteria import COLOURS, sights_of
 from dynamicrubric.worlds.postcards.prompts import PostcardPrompt
 
-FEATURE_RATE: Final = 0.35
+FEATURE_RATE: Final = 0.4
 _FILLERS: Final = ("all is well", "more soon", "we walk and rest", "time goes by here")
 _ENDINGS: Final = (".", "?", "")
 
@@ -30,9 +30,9 @@ def compose(prompt: PostcardPrompt, rng: np.random.Generator, rate: float = FEAT
         Comma-separated phrases, 3 to about 40 words.
     """
     good, bad = sights_of(prompt.place)
-    phrases = [f"we saw the {sight}" for sight in (*good, *bad) if rng.random() < rate]
+    phrases = [f"saw the {sight}" for sight in (*good, *bad) if rng.random() < rate]
     phrases += [phrase for phrase in _phrases(prompt, rng) if rng.random() < rate]
-    phrases += [str(rng.choice(_FILLERS)) for _ in range(int(rng.integers(0, 3)))]
+    phrases += [str(rng.choice(_FILLERS)) for _ in range(int(rng.integers(0, 5)))]
     if not phrases:
         phrases = [str(rng.choice(_FILLERS))]
     order = rng.permutation(len(phrases))
@@ -54,5 +54,4 @@ def _phrases(prompt: PostcardPrompt, rng: np.random.Generator) -> list[str]:
         "something nice",
         "very very warm",
         "no money left",
-        "so good!",
     ]

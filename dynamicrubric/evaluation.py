@@ -1,0 +1,270 @@
+"""Measurement of one round on held-out prompts: three tables and the round's figures.
+
+Gaps follow the fixed pair distribution P: within a response set, uniform over the pairs that true
+quality orders, ties left out (`theory.ordered_pairs`).
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from dynamicrubric.engines.base import Generation, Verifier
+from dynamicrubric.errors import InstrumentError
+from dynamicrubric.evaluators.judging import (
+    JudgedSet,
+    ResponseSet,
+    judge_responses,
+    read_rubric,
+    text_hash,
+)
+from dynamicrubric.evaluators.writers import RubricWriter
+from dynamicrubric.scoring import scored_matrix, yes_matrix
+from dynamicrubric.seeds import derive_seed
+from dynamicrubric.theory import Decomposition, decompose, ordered_pairs, rank_accuracy, tie_rate
+from dynamicrubric.types import InvalidRubric, Mean, Rubric, mean_of
+
+Quality = Callable[[str, str], float]
+
+
+@dataclass(frozen=True)
+class SampledSet:
+    """A response set as it was sampled.
+
+    Attributes:
+        set_id: unique name, e.g. `lisbon-anna-birthday/2`.
+        responses: prompt and texts.
+        generations: the K completions.
+        kl: log P_t - log P_0 of each completion, summed over its tokens.
+    """
+
+    set_id: str
+    responses: ResponseSet
+    generations: tuple[Generation, ...]
+    kl: tuple[float, ...]
+
+
+@dataclass(frozen=True)
+class MeasuredSet:
+    """A response set with its rubric, scores and gap figures (None where there is none)."""
+
+    sampled: SampledSet
+    rubric_text: str
+    judged: JudgedSet
+    quality: tuple[float, ...]
+    parts: Decomposition | None
+    rank_accuracy: float | None
+    tie_rate: float | None
+
+
+@dataclass(frozen=True)
+class Evaluation:
+    """Everything measured in a round; `metrics` by name, the rest as rows of tables."""
+
+    metrics: dict[str, Mean]
+    responses: list[dict[str, Any]]
+    rubrics: list[dict[str, Any]]
+    verdicts: list[dict[str, Any]]
+
+
+def evaluate_sets(
+    sets: Sequence[SampledSet],
+    writer: RubricWriter,
+    verifier: Verifier,
+    quality: Quality,
+    *,
+    max_items: int,
+    max_unscored_rate: float,
+    seed_name: tuple[str | int, ...],
+) -> Evaluation:
+    """Write a rubric for each held-out set, judge it and measure it.
+
+    Args:
+        sets: held-out response sets of the current policy.
+        writer: the evaluator's rubric writer.
+        verifier: the frozen verifier.
+        quality: true quality of (prompt id, text); used for measurement alone.
+        max_items: most items a rubric may have.
+        max_unscored_rate: share of unscored responses above which the evaluation fails.
+        seed_name: words that name this measurement's draws.
+
+    Raises:
+        InstrumentError: too many responses are unscored.
+    """
+    seeds = [derive_seed(*seed_name, one.set_id, "rubric") for one in sets]
+    texts = writer.write([one.responses for one in sets], seeds)
+    measured = [
+        _measure(one, text, verifier, quality, max_items, derive_seed(seed, "judge"))
+        for one, text, seed in zip(sets, texts, seeds, strict=True)
+    ]
+    _check_unscored(measured, max_unscored_rate)
+    return Evaluation(
+        metrics=_figures(measured),
+        responses=[row for one in measured for row in _response_rows(one)],
+        rubrics=[_rubric_row(one) for one in measured],
+        verdicts=[row for one in measured for row in _verdict_rows(one)],
+    )
+
+
+def _measure(
+    sampled: SampledSet,
+    text: Generation,
+    verifier: Verifier,
+    quality: Quality,
+    max_items: int,
+    seed: int,
+) -> MeasuredSet:
+    rubric = read_rubric(text, max_items=max_items, verifier=verifier)
+    responses = sampled.responses
+    judged = judge_responses(rubric, responses.responses, verifier, seed)
+    truth = tuple(quality(responses.prompt_id, response) for response in responses.responses)
+    pairs = ordered_pairs(truth)
+    parts = None
+    if isinstance(rubric, Rubric) and scored_matrix(judged.verdicts).all():
+        parts = decompose(rubric.weights, yes_matrix(judged.verdicts), pairs)
+    return MeasuredSet(
+        sampled,
+        text.text,
+        judged,
+        truth,
+        parts,
+        rank_accuracy(judged.scores, pairs).value,
+        tie_rate(judged.scores, pairs).value,
+    )
+
+
+def _check_unscored(measured: Sequence[MeasuredSet], limit: float) -> None:
+    mean = mean_of([score for one in measured for score in one.judged.scores])
+    unscored = mean.n_total - mean.n_scored
+    if unscored > limit * mean.n_total:
+        raise InstrumentError(
+            f"{unscored} of {mean.n_total} held-out responses are unscored "
+            f"({dict(mean.reasons)}), above evaluation.max_unscored_rate {limit}; train the "
+            "generator's warm start longer, mend the verifier, or raise the limit"
+        )
+
+
+def _figures(measured: Sequence[MeasuredSet]) -> dict[str, Mean]:
+    """Return the round's figures; means over sets count the sets that have the figure."""
+    parts = [one.parts for one in measured]
+    rubrics = [one.judged.rubric for one in measured]
+    generations = [g for one in measured for g in one.sampled.generations]
+    return {
+        "true_quality": mean_of([q for one in measured for q in one.quality]),
+        "delta_gap": mean_of([p and p.delta_gap for p in parts]),
+        "r_disc": mean_of([p and p.r_disc for p in parts]),
+        "r_dir": mean_of([p and p.r_dir for p in parts]),
+        "r_cov": mean_of([p and p.r_cov for p in parts]),
+        "rank_accuracy": mean_of([one.rank_accuracy for one in measured]),
+        "tie_rate": mean_of([one.tie_rate for one in measured]),
+        "valid_rubric_rate": mean_of([float(isinstance(r, Rubric)) for r in rubrics]),
+        "items_per_rubric": mean_of(
+            [float(len(r.items)) if isinstance(r, Rubric) else None for r in rubrics]
+        ),
+        "response_length": mean_of([float(len(g.token_ids)) for g in generations]),
+        "kl": mean_of([value for one in measured for value in one.sampled.kl]),
+    }
+
+
+def _response_rows(one: MeasuredSet) -> list[dict[str, Any]]:
+    sampled, responses = one.sampled, one.sampled.responses
+    return [
+        {
+            "prompt_id": responses.prompt_id,
+            "prompt": responses.prompt,
+            "set_index": int(sampled.set_id.rpartition("/")[2]),
+            "sample_index": index,
+            "response_id": f"{sampled.set_id}/{index}",
+            "text": generation.text,
+            "text_hash": text_hash(generation.text),
+            "num_tokens": len(generation.token_ids),
+            "finish_reason": generation.finish_reason,
+            "true_quality": one.quality[index],
+            "score": one.judged.scores[index].value,
+            "score_reason": one.judged.scores[index].reason,
+            "kl": sampled.kl[index],
+        }
+        for index, generation in enumerate(sampled.generations)
+    ]
+
+
+def _rubric_row(one: MeasuredSet) -> dict[str, Any]:
+    rubric, parts = one.judged.rubric, one.parts
+    invalid = isinstance(rubric, InvalidRubric)
+    return {
+        "rubric_id": one.sampled.set_id,
+        "prompt_id": one.sampled.responses.prompt_id,
+        "set_index": int(one.sampled.set_id.rpartition("/")[2]),
+        "text": one.rubric_text,
+        "valid": not invalid,
+        "invalid_reason": str(rubric.reason) if isinstance(rubric, InvalidRubric) else None,
+        "num_items": None if isinstance(rubric, InvalidRubric) else len(rubric.items),
+        "delta_gap": parts.delta_gap if parts else None,
+        "r_disc": parts.r_disc if parts else None,
+        "r_dir": parts.r_dir if parts else None,
+        "r_cov": parts.r_cov if parts else None,
+        "rank_accuracy": one.rank_accuracy,
+        "tie_rate": one.tie_rate,
+    }
+
+
+def _verdict_rows(one: MeasuredSet) -> list[dict[str, Any]]:
+    rubric = one.judged.rubric
+    if isinstance(rubric, InvalidRubric):
+        return []
+    return [
+        {
+            "response_id": f"{one.sampled.set_id}/{index}",
+            "rubric_id": one.sampled.set_id,
+            "item_index": place,
+            "criterion": item.criterion,
+            "weight": item.weight,
+            "verdict": verdict.value,
+            "reason": verdict.reason,
+            "p_yes": verdict.p_yes,
+        }
+        for index, row in enumerate(one.judged.verdicts)
+        for place, (item, verdict) in enumerate(zip(rubric.items, row, strict=True))
+    ]
+
+
+def write_evaluation(evaluation: Evaluation, out_dir: Path) -> None:
+    """Write metrics.json and the three tables as parquet."""
+    import pandas as pd
+
+    document = {
+        "metrics": {
+            name: {"value": m.value, "n_scored": m.n_scored, "n_total": m.n_total}
+            for name, m in evaluation.metrics.items()
+        }
+    }
+    (out_dir / "metrics.json").write_text(json.dumps(document, indent=1) + "\n", encoding="utf-8")
+    tables = {
+        "responses": (evaluation.responses, RESPONSE_TYPES),
+        "rubrics": (evaluation.rubrics, RUBRIC_TYPES),
+        "verdicts": (evaluation.verdicts, VERDICT_TYPES),
+    }
+    for name, (rows, types) in tables.items():
+        frame = pd.DataFrame(rows, columns=list(types)).astype(types)
+        frame.to_parquet(out_dir / f"{name}.parquet", index=False)
+
+
+_TEXT, _FLOAT, _INT, _BOOL = "string", "Float64", "Int64", "boolean"
+RESPONSE_TYPES = {
+    "prompt_id": _TEXT, "prompt": _TEXT, "set_index": _INT, "sample_index": _INT,
+    "response_id": _TEXT, "text": _TEXT, "text_hash": _TEXT, "num_tokens": _INT,
+    "finish_reason": _TEXT, "true_quality": _FLOAT, "score": _FLOAT, "score_reason": _TEXT,
+    "kl": _FLOAT,
+}  # fmt: skip
+RUBRIC_TYPES = {
+    "rubric_id": _TEXT, "prompt_id": _TEXT, "set_index": _INT, "text": _TEXT, "valid": _BOOL,
+    "invalid_reason": _TEXT, "num_items": _INT, "delta_gap": _FLOAT, "r_disc": _FLOAT,
+    "r_dir": _FLOAT, "r_cov": _FLOAT, "rank_accuracy": _FLOAT, "tie_rate": _FLOAT,
+}  # fmt: skip
+VERDICT_TYPES = {
+    "response_id": _TEXT, "rubric_id": _TEXT, "item_index": _INT, "criterion": _TEXT,
+    "weight": _INT, "verdict": _TEXT, "reason": _TEXT, "p_yes": _FLOAT,
+}  # fmt: skip

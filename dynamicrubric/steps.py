@@ -1,0 +1,381 @@
+"""The steps of a study, as the child processes run them: folders in, one folder out.
+
+Each function computes and writes its artefact's files; where it runs, its record and its lock are
+the launcher's business. Arguments are JSON, so that a step can be started from anywhere.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+from dynamicrubric.config import BackboneConfig, SupervisedConfig, WorldConfig
+from dynamicrubric.engines.programmatic import ProgrammaticVerifier
+from dynamicrubric.plan import CellRecipe, parse_recipe
+from dynamicrubric.prompts.frames import generator_prompt, policy_prompt
+from dynamicrubric.seeds import derive_seed
+from dynamicrubric.worlds.postcards.criteria import check, true_quality
+from dynamicrubric.worlds.postcards.prompts import prompt_by_id
+from dynamicrubric.worlds.prepared import PreparedData, Split, load_prepared, read_jsonl
+
+if TYPE_CHECKING:
+    from dynamicrubric.engines.transformers import TransformersEngine
+    from dynamicrubric.evaluation import SampledSet
+    from dynamicrubric.evaluators.judging import ResponseSet
+    from dynamicrubric.evaluators.writers import DynamicWriter, RubricWriter
+
+Role = Literal["policy", "generator"]
+
+
+def prepare(
+    *,
+    world: Mapping[str, Any],
+    backbone: Mapping[str, Any],
+    responses_per_set: int,
+    max_rubric_items: int,
+    out_dir: str,
+) -> None:
+    """Write the world's data and train its tokenizer."""
+    from dynamicrubric.engines.tokenizer import train_tokenizer
+    from dynamicrubric.worlds.postcards.prepare import write_world
+
+    out = Path(out_dir)
+    write_world(
+        WorldConfig.model_validate(dict(world)), responses_per_set, max_rubric_items, out
+    )
+    texts: list[str] = []
+    for row in read_jsonl(out / "sft_generator.jsonl"):
+        texts += [row["prompt"], *row["responses"], row["rubric"]]
+    texts += [row["response"] for row in read_jsonl(out / "sft_policy.jsonl")]
+    vocab_size = BackboneConfig.model_validate(dict(backbone)).vocab_size
+    train_tokenizer(texts, vocab_size).save_pretrained(str(out / "tokenizer"))
+
+
+def warm_start(
+    *,
+    role: Role,
+    prepared_dir: str,
+    backbone: Mapping[str, Any],
+    settings: Mapping[str, Any],
+    seed: int,
+    out_dir: str,
+    work_dir: str,
+) -> None:
+    """Train P_0 or G_0 by supervised fine-tuning."""
+    from dynamicrubric.engines.tokenizer import FrameTokenizer
+    from dynamicrubric.training import sft
+
+    prepared = Path(prepared_dir)
+    tokenizer = FrameTokenizer.load(prepared / "tokenizer")
+    make = sft.policy_examples if role == "policy" else sft.generator_examples
+    sft.train_supervised(
+        make(prepared, tokenizer),
+        BackboneConfig.model_validate(dict(backbone)),
+        SupervisedConfig.model_validate(dict(settings)),
+        tokenizer,
+        seed=derive_seed(seed, "warm_start", role),
+        out_dir=Path(out_dir),
+        work_dir=Path(work_dir),
+    )
+
+
+def sample_responses(
+    *, recipe: Mapping[str, Any], policy_dir: str, prepared_dir: str, out_dir: str
+) -> None:
+    """Sample one response set for each training prompt from a policy."""
+    from dynamicrubric.engines.transformers import TransformersEngine
+
+    cell = parse_recipe(recipe)
+    engine = TransformersEngine.load(Path(policy_dir))
+    sets = _sample_sets(
+        engine, load_prepared(Path(prepared_dir)), "train", cell, 1, (cell.seed, cell.round, "sample")
+    )
+    _write_sets(sets, Path(out_dir) / "responses.parquet")
+
+
+def train_generator(
+    *,
+    recipe: Mapping[str, Any],
+    generator_dir: str,
+    responses_dir: str,
+    prepared_dir: str,
+    out_dir: str,
+    work_dir: str,
+    checkpoint_every_steps: int,
+) -> None:
+    """Train the generator with GRPO; a static one then writes its rubrics once and keeps them."""
+    from dynamicrubric.training.generator import GeneratorRollout
+    from dynamicrubric.training.grpo import GrpoSettings, train_grpo
+
+    cell = parse_recipe(recipe)
+    training = cell.generator_training
+    prepared = load_prepared(Path(prepared_dir))
+    if training is not None:
+        sets = _training_sets(cell, prepared, Path(responses_dir))
+        rollout = GeneratorRollout(
+            sets=sets,
+            anchors=prepared.anchors,
+            verifier=_verifier(cell),
+            sees_responses=cell.rubrics.evaluator == "dynamic",
+            max_items=cell.rubrics.max_items,
+            temperature=cell.rubrics.temperature,
+            max_tokens=cell.rubrics.max_tokens,
+            max_invalid_rate=training.max_invalid_rate,
+            seed_name=(cell.seed, cell.round, "train_generator"),
+        )
+        settings = GrpoSettings(
+            steps=training.steps,
+            prompts_per_step=training.prompts_per_step,
+            group_size=training.group_size,
+            learning_rate=training.learning_rate,
+            kl_beta=training.kl_beta,
+            temperature=cell.rubrics.temperature,
+            max_tokens=cell.rubrics.max_tokens,
+            reward_weights={
+                "r_disc": training.objective.disc,
+                "r_anchor": training.objective.anchor,
+            },
+            seed=derive_seed(cell.seed, cell.round, "train_generator", "order"),
+            checkpoint_every_steps=checkpoint_every_steps,
+        )
+        train_grpo(
+            Path(generator_dir),
+            list(sets),
+            rollout,
+            settings,
+            out_dir=Path(out_dir),
+            work_dir=Path(work_dir),
+        )
+        generator_dir = out_dir
+    if cell.rubrics.evaluator == "static":
+        _keep_rubrics(cell, Path(generator_dir), prepared, Path(out_dir))
+
+
+def train_policy(
+    *,
+    recipe: Mapping[str, Any],
+    cell_id: str,
+    policy_dir: str,
+    generator_dir: str,
+    prepared_dir: str,
+    out_dir: str,
+    work_dir: str,
+    checkpoint_every_steps: int,
+) -> None:
+    """Train the policy with GRPO on the scores of the current generator's rubrics."""
+    from dynamicrubric.training.grpo import GrpoSettings, train_grpo
+    from dynamicrubric.training.policy import PolicyRollout
+
+    cell = parse_recipe(recipe)
+    training = cell.policy_training
+    assert training is not None, "round 0 trains nothing"
+    prepared = load_prepared(Path(prepared_dir))
+    prompts = prepared.prompts["train"]
+    rollout = PolicyRollout(
+        prompts=prompts,
+        writer=_writer(cell, Path(generator_dir)),
+        verifier=_verifier(cell),
+        max_items=cell.rubrics.max_items,
+        temperature=training.temperature,
+        max_tokens=training.max_tokens,
+        max_unscored_rate=training.max_unscored_rate,
+        seed_name=(cell.seed, cell.round, "train_policy"),
+        cell_id=cell_id,
+    )
+    settings = GrpoSettings(
+        steps=training.steps,
+        prompts_per_step=training.prompts_per_step,
+        group_size=cell.responses_per_set,
+        learning_rate=training.learning_rate,
+        kl_beta=training.kl_beta,
+        temperature=training.temperature,
+        max_tokens=training.max_tokens,
+        reward_weights={"score": 1.0},
+        seed=derive_seed(cell.seed, cell.round, "train_policy", "order"),
+        checkpoint_every_steps=checkpoint_every_steps,
+    )
+    train_grpo(
+        Path(policy_dir),
+        list(prompts),
+        rollout,
+        settings,
+        out_dir=Path(out_dir),
+        work_dir=Path(work_dir),
+    )
+
+
+def evaluate_round(
+    *,
+    recipe: Mapping[str, Any],
+    policy_dir: str,
+    generator_dir: str,
+    start_policy_dir: str,
+    prepared_dir: str,
+    out_dir: str,
+) -> None:
+    """Measure policy and generator on held-out prompts; KL is against the start policy P_0."""
+    from dataclasses import replace
+
+    from dynamicrubric.engines.transformers import (
+        TransformersEngine,
+        load_model,
+        sequence_logprobs,
+    )
+    from dynamicrubric.evaluation import evaluate_sets, write_evaluation
+
+    cell = parse_recipe(recipe)
+    prepared = load_prepared(Path(prepared_dir))
+    engine = TransformersEngine.load(Path(policy_dir))
+    seed_name = (cell.seed, cell.round, "evaluate")
+    sets = _sample_sets(
+        engine, prepared, "heldout", cell, cell.evaluation.sets_per_prompt, seed_name
+    )
+    prompts = [
+        policy_prompt(engine.tokenizer, s.responses.prompt) for s in sets for _ in s.generations
+    ]
+    completions = [g.token_ids for s in sets for g in s.generations]
+    pad_id = engine.tokenizer.pad_id
+    now = sequence_logprobs(engine.model, prompts, completions, pad_id)
+    start = sequence_logprobs(load_model(Path(start_policy_dir)), prompts, completions, pad_id)
+    kl = iter([a - b for a, b in zip(now, start, strict=True)])
+    sets = [replace(s, kl=tuple(next(kl) for _ in s.generations)) for s in sets]
+    evaluation = evaluate_sets(
+        sets,
+        _writer(cell, Path(generator_dir), prepared.prompts["heldout"]),
+        _verifier(cell),
+        lambda prompt_id, text: true_quality(prompt_by_id(prompt_id), text),
+        max_items=cell.rubrics.max_items,
+        max_unscored_rate=cell.evaluation.max_unscored_rate,
+        seed_name=seed_name,
+    )
+    write_evaluation(evaluation, Path(out_dir))
+
+
+def _verifier(cell: CellRecipe) -> ProgrammaticVerifier:
+    return ProgrammaticVerifier(check, cell.verifier.error_rate, cell.verifier.failure_rate)
+
+
+def _sample_sets(
+    engine: TransformersEngine,
+    prepared: PreparedData,
+    split: Split,
+    cell: CellRecipe,
+    sets_per_prompt: int,
+    seed_name: tuple[str | int, ...],
+) -> list[SampledSet]:
+    """Sample `sets_per_prompt` sets of K responses for each prompt of a split."""
+    from dynamicrubric.engines.base import GenerateRequest
+    from dynamicrubric.evaluation import SampledSet
+    from dynamicrubric.evaluators.judging import ResponseSet
+
+    size = cell.responses_per_set
+    names = [(key, index) for key in prepared.prompts[split] for index in range(sets_per_prompt)]
+    requests = [
+        GenerateRequest(
+            policy_prompt(engine.tokenizer, prepared.prompts[split][key]),
+            derive_seed(*seed_name, key, index, sample),
+        )
+        for key, index in names
+        for sample in range(size)
+    ]
+    generations = engine.generate(
+        requests, temperature=cell.policy_temperature, max_tokens=cell.policy_max_tokens
+    )
+    sets = []
+    for place, (key, index) in enumerate(names):
+        group = tuple(generations[place * size : (place + 1) * size])
+        texts = tuple(generation.text for generation in group)
+        sets.append(
+            SampledSet(
+                f"{key}/{index}", ResponseSet(key, prepared.prompts[split][key], texts), group, ()
+            )
+        )
+    return sets
+
+
+def _write_sets(sets: Sequence[SampledSet], path: Path) -> None:
+    import pandas as pd
+
+    rows = [
+        {
+            "set_id": one.set_id,
+            "prompt_id": one.responses.prompt_id,
+            "sample_index": index,
+            "text": generation.text,
+            "num_tokens": len(generation.token_ids),
+            "finish_reason": generation.finish_reason,
+        }
+        for one in sets
+        for index, generation in enumerate(one.generations)
+    ]
+    pd.DataFrame(rows).to_parquet(path, index=False)
+
+
+def _training_sets(
+    cell: CellRecipe, prepared: PreparedData, responses_dir: Path
+) -> dict[str, ResponseSet]:
+    """Return the response set of each training row: sampled ones, or the anchor lists."""
+    import pandas as pd
+
+    from dynamicrubric.evaluators.judging import ResponseSet
+
+    prompts = prepared.prompts["train"]
+    training = cell.generator_training
+    assert training is not None
+    if training.responses == "anchors":
+        return {key: ResponseSet(key, prompts[key], prepared.anchors[key]) for key in prompts}
+    table = pd.read_parquet(responses_dir / "responses.parquet")
+    return {
+        str(set_id): ResponseSet(
+            str(rows["prompt_id"].iloc[0]),
+            prompts[str(rows["prompt_id"].iloc[0])],
+            tuple(rows.sort_values("sample_index")["text"]),
+        )
+        for set_id, rows in table.groupby("set_id", sort=False)
+    }
+
+
+def _dynamic_writer(cell: CellRecipe, generator_dir: Path) -> DynamicWriter:
+    from dynamicrubric.engines.transformers import TransformersEngine
+    from dynamicrubric.evaluators.writers import DynamicWriter
+
+    engine = TransformersEngine.load(generator_dir)
+    return DynamicWriter(
+        engine,
+        lambda prompt, responses: generator_prompt(engine.tokenizer, prompt, responses),
+        cell.rubrics.temperature,
+        cell.rubrics.max_tokens,
+    )
+
+
+def _writer(
+    cell: CellRecipe, generator_dir: Path, prompts: Mapping[str, str] | None = None
+) -> RubricWriter:
+    """Return the evaluator's rubric writer.
+
+    Round 0 of a static evaluator has no kept rubrics yet: they are written here, for `prompts`.
+    """
+    from dynamicrubric.evaluators.writers import KeptWriter
+
+    if cell.rubrics.evaluator == "dynamic":
+        return _dynamic_writer(cell, generator_dir)
+    if cell.round > 0:
+        return KeptWriter.load(generator_dir)
+    writer = _dynamic_writer(cell, generator_dir)
+    return KeptWriter.write_once(prompts or {}, writer, _rubric_seeds(cell, prompts or {}))
+
+
+def _rubric_seeds(cell: CellRecipe, prompts: Mapping[str, str]) -> dict[str, int]:
+    return {key: derive_seed(cell.seed, "kept_rubric", key) for key in prompts}
+
+
+def _keep_rubrics(
+    cell: CellRecipe, generator_dir: Path, prepared: PreparedData, out_dir: Path
+) -> None:
+    """Write a static evaluator's rubrics for all prompts into the generator's artefact."""
+    from dynamicrubric.evaluators.writers import KeptWriter
+
+    prompts = prepared.all_prompts
+    writer = _dynamic_writer(cell, generator_dir)
+    KeptWriter.write_once(prompts, writer, _rubric_seeds(cell, prompts)).save(out_dir)

@@ -1,0 +1,180 @@
+"""The generator's rollout: rubrics for a response set, rewarded by R_disc and R_anchor.
+
+The rubric is written from (x, C); R_disc is measured on C, R_anchor on the anchor list of the same
+prompt. A static generator reads x alone and never sees a policy's responses: its C is the anchor
+list. An invalid rubric earns the worst value either reward can take, so it costs the generator.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from dynamicrubric.engines.base import GenerateRequest, Generation, Verifier
+from dynamicrubric.engines.transformers import TransformersEngine
+from dynamicrubric.errors import InstrumentError
+from dynamicrubric.evaluators.judging import ResponseSet, judge_responses, read_rubric
+from dynamicrubric.prompts.frames import generator_prompt
+from dynamicrubric.rewards import (
+    group_advantages,
+    r_anchor,
+    r_disc_of_verdicts,
+    rank_weights,
+)
+from dynamicrubric.seeds import derive_seed
+from dynamicrubric.training.grpo import RolloutBatch
+from dynamicrubric.types import InvalidRubric
+
+INVALID_R_DISC = 0.0
+
+
+@dataclass(frozen=True)
+class RubricReward:
+    """Rewards of one rubric; None where the verifier left them unscored."""
+
+    r_disc: float | None
+    r_anchor: float | None
+    invalid_reason: str | None
+    num_items: int
+    unscored_rate: float
+
+
+@dataclass(frozen=True)
+class GeneratorRollout:
+    """Samples and rewards rubrics.
+
+    Attributes:
+        sets: response set by row key.
+        anchors: ranked anchor texts by prompt id.
+        verifier: the frozen verifier.
+        sees_responses: False for a static evaluator.
+        max_items: most items a rubric may have.
+        temperature: sampling temperature.
+        max_tokens: longest rubric.
+        max_invalid_rate: share of invalid rubrics in a step that stops the training.
+        seed_name: words that name this training's draws (run seed, round, step name).
+    """
+
+    sets: Mapping[str, ResponseSet]
+    anchors: Mapping[str, Sequence[str]]
+    verifier: Verifier
+    sees_responses: bool
+    max_items: int
+    temperature: float
+    max_tokens: int
+    max_invalid_rate: float
+    seed_name: tuple[str | int, ...]
+
+    def __call__(
+        self, groups: Sequence[tuple[str, int]], engine: TransformersEngine, step: int
+    ) -> RolloutBatch:
+        """Write one group of rubrics for each response set and reward them."""
+        requests = [
+            GenerateRequest(
+                self._prompt(engine, key), derive_seed(*self.seed_name, step, key, sample)
+            )
+            for key, size in groups
+            for sample in range(size)
+        ]
+        generations = engine.generate(
+            requests, temperature=self.temperature, max_tokens=self.max_tokens
+        )
+        keys = [key for key, size in groups for _ in range(size)]
+        rewards = [self.reward(g, self.sets[k], step) for g, k in zip(generations, keys, strict=True)]
+        metrics = step_rates(rewards)
+        if metrics["rate/invalid_rubric"] > self.max_invalid_rate:
+            raise InstrumentError(_too_many_invalid(step, rewards, self.max_invalid_rate))
+        return RolloutBatch(
+            prompt_ids=[list(request.prompt_ids) for request in requests],
+            completion_ids=[list(generation.token_ids) for generation in generations],
+            rewards={
+                "r_disc": [reward.r_disc for reward in rewards],
+                "r_anchor": [reward.r_anchor for reward in rewards],
+            },
+            metrics=metrics,
+            lineage=_lineage(groups, step, keys, self.sets, generations, rewards),
+        )
+
+    def _prompt(self, engine: TransformersEngine, key: str) -> list[int]:
+        rows = self.sets[key]
+        responses = rows.responses if self.sees_responses else ()
+        return generator_prompt(engine.tokenizer, rows.prompt, responses)
+
+    def reward(self, generation: Generation, rows: ResponseSet, step: int) -> RubricReward:
+        """Reward one rubric text."""
+        anchors = self.anchors[rows.prompt_id]
+        rubric = read_rubric(generation, max_items=self.max_items, verifier=self.verifier)
+        if isinstance(rubric, InvalidRubric):
+            return RubricReward(
+                INVALID_R_DISC, worst_r_anchor(len(anchors)), str(rubric.reason), 0, 0.0
+            )
+        seed = derive_seed(*self.seed_name, step, rows.prompt_id, "judge")
+        judged = judge_responses(rubric, rows.responses, self.verifier, seed)
+        ranked = judge_responses(rubric, anchors, self.verifier, derive_seed(seed, "anchors"))
+        disc = r_disc_of_verdicts(rubric.weights, judged.verdicts)
+        return RubricReward(
+            disc.value, r_anchor(ranked.scores), None, len(rubric.items), disc.unscored_rate
+        )
+
+
+def worst_r_anchor(num_anchors: int) -> float:
+    """Return a lower bound of R_anchor: every pair of the list at the worst gap, S_i - S_j = -1."""
+    worst_pair = r_anchor([0.0, 1.0])
+    assert worst_pair is not None
+    return worst_pair * float(rank_weights(num_anchors).sum())
+
+
+def step_rates(rewards: Sequence[RubricReward]) -> dict[str, float]:
+    """Return the rates of one step's rubrics."""
+    valid = [reward for reward in rewards if reward.invalid_reason is None]
+    rates = {"rate/invalid_rubric": 1.0 - len(valid) / len(rewards)}
+    if valid:
+        rates["rate/items_per_rubric"] = sum(r.num_items for r in valid) / len(valid)
+        rates["rate/unscored_verdict"] = sum(r.unscored_rate for r in valid) / len(valid)
+    return rates
+
+
+def _too_many_invalid(step: int, rewards: Sequence[RubricReward], limit: float) -> str:
+    reasons = [reward.invalid_reason for reward in rewards if reward.invalid_reason]
+    counts = {reason: reasons.count(reason) for reason in sorted(set(reasons))}
+    return (
+        f"{len(reasons)} of {len(rewards)} rubrics of step {step} are invalid ({counts}), above "
+        f"max_invalid_rate {limit}; train the generator's warm start longer or raise the limit"
+    )
+
+
+def _lineage(
+    groups: Sequence[tuple[str, int]],
+    step: int,
+    keys: Sequence[str],
+    sets: Mapping[str, ResponseSet],
+    generations: Sequence[Generation],
+    rewards: Sequence[RubricReward],
+) -> list[dict[str, Any]]:
+    advantages: dict[str, list[float]] = {"r_disc": [], "r_anchor": []}
+    start = 0
+    for _, size in groups:
+        rows = rewards[start : start + size]
+        advantages["r_disc"] += group_advantages([r.r_disc for r in rows])
+        advantages["r_anchor"] += group_advantages([r.r_anchor for r in rows])
+        start += size
+    return [
+        {
+            "step": step,
+            "row": key,
+            "prompt_id": sets[key].prompt_id,
+            "text": generation.text,
+            "finish_reason": generation.finish_reason,
+            "num_tokens": len(generation.token_ids),
+            "invalid_reason": reward.invalid_reason,
+            "num_items": reward.num_items,
+            "r_disc": reward.r_disc,
+            "r_anchor": reward.r_anchor,
+            "advantage_disc": disc,
+            "advantage_anchor": anchor,
+        }
+        for key, generation, reward, disc, anchor in zip(
+            keys, generations, rewards, advantages["r_disc"], advantages["r_anchor"], strict=True
+        )
+    ]

@@ -1,0 +1,181 @@
+"""The policy's rollout: K responses a prompt, scored online by the current generator's rubric.
+
+One rubric serves the K responses of a set. An invalid rubric, or an unscored verdict, leaves its
+responses out (None): nothing unscored becomes a reward.
+
+Departure from the paper, which does not say: a response cut at `max_tokens` is unfinished and earns
+the lowest score, 0, whatever its text meets. Rubrics have positive weights only, so no rubric can
+speak against length, and without this cost a policy learns never to stop.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from dynamicrubric.engines.base import FinishReason, GenerateRequest, Generation, Verifier
+from dynamicrubric.engines.transformers import TransformersEngine
+from dynamicrubric.errors import InstrumentError
+from dynamicrubric.evaluators.judging import (
+    JudgedSet,
+    ResponseSet,
+    judge_responses,
+    read_rubric,
+    text_hash,
+)
+from dynamicrubric.evaluators.writers import RubricWriter
+from dynamicrubric.prompts.frames import policy_prompt
+from dynamicrubric.rewards import group_advantages
+from dynamicrubric.seeds import derive_seed
+from dynamicrubric.training.grpo import RolloutBatch
+from dynamicrubric.types import InvalidRubric, Score
+
+
+@dataclass(frozen=True)
+class PolicyRollout:
+    """Samples responses and scores each set with one rubric.
+
+    Attributes:
+        prompts: prompt text by id.
+        writer: writes the rubric of each set.
+        verifier: the frozen verifier.
+        max_items: most items a rubric may have.
+        temperature: sampling temperature.
+        max_tokens: longest response.
+        max_unscored_rate: share of unscored responses in a step that stops the training.
+        seed_name: words that name this training's draws (run seed, round, step name).
+        cell_id: the cell, for lineage.
+    """
+
+    prompts: Mapping[str, str]
+    writer: RubricWriter
+    verifier: Verifier
+    max_items: int
+    temperature: float
+    max_tokens: int
+    max_unscored_rate: float
+    seed_name: tuple[str | int, ...]
+    cell_id: str
+
+    def __call__(
+        self, groups: Sequence[tuple[str, int]], engine: TransformersEngine, step: int
+    ) -> RolloutBatch:
+        """Sample each prompt's group and score it as one response set."""
+        requests = [
+            GenerateRequest(
+                policy_prompt(engine.tokenizer, self.prompts[key]),
+                derive_seed(*self.seed_name, step, key, sample),
+            )
+            for key, size in groups
+            for sample in range(size)
+        ]
+        responses = engine.generate(
+            requests, temperature=self.temperature, max_tokens=self.max_tokens
+        )
+        sets = _response_sets(groups, responses, self.prompts)
+        seeds = [derive_seed(*self.seed_name, step, s.prompt_id, "rubric") for s in sets]
+        rubric_texts = self.writer.write(sets, seeds)
+        judged = [
+            judge_responses(
+                read_rubric(text, max_items=self.max_items, verifier=self.verifier),
+                response_set.responses,
+                self.verifier,
+                derive_seed(seed, "judge"),
+            )
+            for text, response_set, seed in zip(rubric_texts, sets, seeds, strict=True)
+        ]
+        rewards = [
+            reward_of(score, response.finish_reason)
+            for score, response in zip(
+                (score for one in judged for score in one.scores), responses, strict=True
+            )
+        ]
+        metrics = _rates(judged)
+        if metrics["rate/unscored_response"] > self.max_unscored_rate:
+            raise InstrumentError(_too_many_unscored(step, judged, self.max_unscored_rate))
+        return RolloutBatch(
+            prompt_ids=[list(request.prompt_ids) for request in requests],
+            completion_ids=[list(response.token_ids) for response in responses],
+            rewards={"score": rewards},
+            metrics=metrics,
+            lineage=self._lineage(step, sets, rubric_texts, judged, rewards),
+        )
+
+    def _lineage(
+        self,
+        step: int,
+        sets: Sequence[ResponseSet],
+        rubric_texts: Sequence[Generation],
+        judged: Sequence[JudgedSet],
+        rewards: Sequence[float | None],
+    ) -> list[dict[str, Any]]:
+        rows: list[dict[str, Any]] = []
+        for response_set, rubric_text, one in zip(sets, rubric_texts, judged, strict=True):
+            group = rewards[len(rows) : len(rows) + len(response_set.responses)]
+            for index, (text, advantage) in enumerate(
+                zip(response_set.responses, group_advantages(group), strict=True)
+            ):
+                verdicts = one.verdicts[index] if one.verdicts else ()
+                rows.append(
+                    {
+                        "cell_id": self.cell_id,
+                        "step": step,
+                        "prompt_id": response_set.prompt_id,
+                        "sample_index": index,
+                        "text": text,
+                        "text_hash": text_hash(text),
+                        "rubric_id": text_hash(rubric_text.text),
+                        "rubric": rubric_text.text,
+                        "verdicts": [v.reason or v.value for v in verdicts],
+                        "score": one.scores[index].value,
+                        "score_reason": one.scores[index].reason,
+                        "reward": group[index],
+                        "advantage": advantage,
+                    }
+                )
+        return rows
+
+
+def reward_of(score: Score, finish_reason: FinishReason) -> float | None:
+    """Return the policy's reward: the score; 0 for an unfinished response; None if unscored."""
+    if score.value is None:
+        return None
+    return score.value if finish_reason == "stop" else 0.0
+
+
+def _response_sets(
+    groups: Sequence[tuple[str, int]],
+    responses: Sequence[Generation],
+    prompts: Mapping[str, str],
+) -> list[ResponseSet]:
+    sets, start = [], 0
+    for key, size in groups:
+        texts = tuple(response.text for response in responses[start : start + size])
+        sets.append(ResponseSet(key, prompts[key], texts))
+        start += size
+    return sets
+
+
+def _rates(judged: Sequence[JudgedSet]) -> dict[str, float]:
+    scores = [score for one in judged for score in one.scores]
+    valid = [one for one in judged if not isinstance(one.rubric, InvalidRubric)]
+    rates = {
+        "rate/invalid_rubric": 1.0 - len(valid) / len(judged),
+        "rate/unscored_response": sum(not s.is_scored for s in scores) / len(scores),
+    }
+    sizes = [len(one.rubric.items) for one in valid if not isinstance(one.rubric, InvalidRubric)]
+    if sizes:
+        rates["rate/items_per_rubric"] = sum(sizes) / len(sizes)
+    return rates
+
+
+def _too_many_unscored(step: int, judged: Sequence[JudgedSet], limit: float) -> str:
+    reasons = Counter(s.reason for one in judged for s in one.scores if not s.is_scored)
+    total = sum(len(one.scores) for one in judged)
+    return (
+        f"{reasons.total()} of {total} responses of step {step} are unscored ({dict(reasons)}), "
+        f"above max_unscored_rate {limit}; look at the rubrics in the step's rollouts folder, "
+        "mend the verifier or the generator, or raise the limit"
+    )

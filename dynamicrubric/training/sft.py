@@ -1,0 +1,148 @@
+"""Warm starts: random small Llama models become P_0 and G_0 with TRL's SFTTrainer."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import torch
+from datasets import Dataset
+from transformers import (
+    LlamaConfig,
+    LlamaForCausalLM,
+    TrainerCallback,
+    TrainerControl,
+    TrainerState,
+    TrainingArguments,
+)
+from trl import SFTConfig, SFTTrainer
+
+from dynamicrubric.config import BackboneConfig, SupervisedConfig
+from dynamicrubric.engines.tokenizer import FrameTokenizer
+from dynamicrubric.prompts.frames import generator_prompt, policy_prompt
+from dynamicrubric.worlds.prepared import read_jsonl
+
+Example = tuple[list[int], list[int]]
+
+
+def new_backbone(
+    backbone: BackboneConfig, tokenizer: FrameTokenizer, max_length: int, seed: int
+) -> LlamaForCausalLM:
+    """Return a randomly initialised Llama in float32 with tied embeddings."""
+    torch.manual_seed(seed)
+    config = LlamaConfig(
+        vocab_size=len(tokenizer.hf),
+        hidden_size=backbone.hidden_size,
+        intermediate_size=backbone.hidden_size * 8 // 3 // 8 * 8,
+        num_hidden_layers=backbone.num_layers,
+        num_attention_heads=backbone.num_heads,
+        num_key_value_heads=backbone.num_heads,
+        max_position_embeddings=max_length,
+        tie_word_embeddings=True,
+        attention_dropout=0.0,
+        bos_token_id=tokenizer.hf.bos_token_id,
+        eos_token_id=tokenizer.eos_id,
+        pad_token_id=tokenizer.pad_id,
+        dtype="float32",
+    )
+    return LlamaForCausalLM(config)
+
+
+def policy_examples(prepared: Path, tokenizer: FrameTokenizer) -> list[Example]:
+    """Return (prompt ids, completion ids) of the policy's warm start."""
+    return [
+        (
+            policy_prompt(tokenizer, row["prompt"]),
+            [*tokenizer.content(row["response"]), tokenizer.eos_id],
+        )
+        for row in read_jsonl(prepared / "sft_policy.jsonl")
+    ]
+
+
+def generator_examples(prepared: Path, tokenizer: FrameTokenizer) -> list[Example]:
+    """Return (prompt ids, completion ids) of the generator's warm start."""
+    return [
+        (
+            generator_prompt(tokenizer, row["prompt"], row["responses"]),
+            [*tokenizer.content(row["rubric"]), tokenizer.eos_id],
+        )
+        for row in read_jsonl(prepared / "sft_generator.jsonl")
+    ]
+
+
+def train_supervised(
+    examples: Sequence[Example],
+    backbone: BackboneConfig,
+    settings: SupervisedConfig,
+    tokenizer: FrameTokenizer,
+    *,
+    seed: int,
+    out_dir: Path,
+    work_dir: Path,
+) -> None:
+    """Train a new backbone on completions (the prompt carries no loss) and save it to `out_dir`."""
+    longest = max(len(prompt) + len(completion) for prompt, completion in examples)
+    model = new_backbone(backbone, tokenizer, max(1024, 2 * longest), seed)
+    columns = {
+        "input_ids": [prompt + completion for prompt, completion in examples],
+        "labels": [[-100] * len(prompt) + completion for prompt, completion in examples],
+    }
+    work_dir.mkdir(parents=True, exist_ok=True)
+    log = work_dir / "metrics.jsonl"
+    log.unlink(missing_ok=True)
+    trainer = SFTTrainer(
+        model=model,
+        args=SFTConfig(
+            output_dir=str(work_dir / "checkpoints"),
+            max_steps=settings.steps,
+            per_device_train_batch_size=settings.batch_size,
+            learning_rate=settings.learning_rate,
+            lr_scheduler_type="cosine",
+            warmup_steps=min(20, settings.steps // 10),
+            weight_decay=0.0,
+            seed=seed % 2**31,
+            use_cpu=not torch.cuda.is_available(),
+            bf16=False,
+            gradient_checkpointing=False,
+            max_length=None,
+            dataset_kwargs={"skip_prepare_dataset": True},
+            train_sampling_strategy="group_by_length",
+            save_strategy="no",
+            logging_steps=10,
+            report_to="none",
+            disable_tqdm=True,
+            dataloader_pin_memory=False,
+        ),
+        train_dataset=Dataset.from_dict(columns),
+        processing_class=tokenizer.hf,
+        callbacks=[_ProgressCallback(log)],
+    )
+    trainer.train()
+    model.save_pretrained(str(out_dir))
+    tokenizer.hf.save_pretrained(str(out_dir))
+    (out_dir / "training_log.jsonl").write_bytes(log.read_bytes())
+
+
+class _ProgressCallback(TrainerCallback):  # type: ignore[misc]  # transformers is partly typed
+    """Writes the live log."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+
+    def on_log(
+        self,
+        args: TrainingArguments,
+        state: TrainerState,
+        control: TrainerControl,
+        logs: Mapping[str, Any] | None = None,
+        **kwargs: Any,  # noqa: ANN401 - transformers' signature
+    ) -> None:
+        """Append loss and gradient norm, no wall times."""
+        kept = {n: float(v) for n, v in (logs or {}).items() if n in ("loss", "grad_norm")}
+        if not kept:
+            return
+        line = {"step": state.global_step, "total": state.max_steps, "metrics": kept}
+        with self._path.open("a", encoding="utf-8") as stream:
+            stream.write(json.dumps(line) + "\n")
