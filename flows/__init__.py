@@ -1,0 +1,1 @@
+"""Flows: they wire tasks together and compute nothing themselves."""
