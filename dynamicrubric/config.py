@@ -163,10 +163,22 @@ class RecipeConfig(Section):
     `static`: it reads the prompt alone; its rubric is written once a prompt and kept."""
     responses_per_set: Annotated[int, Field(ge=2, le=64)]
     """K, the size of a response set and of the policy's GRPO group."""
+    min_rubric_items: Annotated[int, Field(ge=1, le=64)]
+    """Fewest items of a valid rubric. With 1, both generator rewards end in rubrics of a single
+    item: no mean over items discriminates better than the best of them."""
     max_rubric_items: Annotated[int, Field(ge=1, le=64)]
     generator: GeneratorConfig
     policy: PolicyConfig
     verifier: VerifierConfig
+
+    @model_validator(mode="after")
+    def _item_limits_are_in_order(self) -> Self:
+        if self.min_rubric_items > self.max_rubric_items:
+            raise ValueError(
+                f"min_rubric_items {self.min_rubric_items} is above max_rubric_items "
+                f"{self.max_rubric_items}"
+            )
+        return self
 
     @model_validator(mode="after")
     def _groups_divide_batches(self) -> Self:

@@ -76,6 +76,7 @@ def evaluate_sets(
     verifier: Verifier,
     quality: Quality,
     *,
+    min_items: int,
     max_items: int,
     max_unscored_rate: float,
     seed_name: tuple[str | int, ...],
@@ -87,6 +88,7 @@ def evaluate_sets(
         writer: the evaluator's rubric writer.
         verifier: the frozen verifier.
         quality: true quality of (prompt id, text); used for measurement alone.
+        min_items: fewest items a rubric may have.
         max_items: most items a rubric may have.
         max_unscored_rate: share of unscored responses above which the evaluation fails.
         seed_name: words that name this measurement's draws.
@@ -97,7 +99,17 @@ def evaluate_sets(
     seeds = [derive_seed(*seed_name, one.set_id, "rubric") for one in sets]
     texts = writer.write([one.responses for one in sets], seeds)
     measured = [
-        _measure(one, text, verifier, quality, max_items, derive_seed(seed, "judge"))
+        _measure(
+            one,
+            judge_responses(
+                read_rubric(text, min_items=min_items, max_items=max_items, verifier=verifier),
+                one.responses.responses,
+                verifier,
+                derive_seed(seed, "judge"),
+            ),
+            text.text,
+            quality,
+        )
         for one, text, seed in zip(sets, texts, seeds, strict=True)
     ]
     _check_unscored(measured, max_unscored_rate)
@@ -110,16 +122,9 @@ def evaluate_sets(
 
 
 def _measure(
-    sampled: SampledSet,
-    text: Generation,
-    verifier: Verifier,
-    quality: Quality,
-    max_items: int,
-    seed: int,
+    sampled: SampledSet, judged: JudgedSet, rubric_text: str, quality: Quality
 ) -> MeasuredSet:
-    rubric = read_rubric(text, max_items=max_items, verifier=verifier)
-    responses = sampled.responses
-    judged = judge_responses(rubric, responses.responses, verifier, seed)
+    responses, rubric = sampled.responses, judged.rubric
     truth = tuple(quality(responses.prompt_id, response) for response in responses.responses)
     pairs = ordered_pairs(truth)
     parts = None
@@ -127,7 +132,7 @@ def _measure(
         parts = decompose(rubric.weights, yes_matrix(judged.verdicts), pairs)
     return MeasuredSet(
         sampled,
-        text.text,
+        rubric_text,
         judged,
         truth,
         parts,
@@ -154,10 +159,10 @@ def _figures(measured: Sequence[MeasuredSet]) -> dict[str, Mean]:
     generations = [g for one in measured for g in one.sampled.generations]
     return {
         "true_quality": mean_of([q for one in measured for q in one.quality]),
-        "delta_gap": mean_of([p and p.delta_gap for p in parts]),
-        "r_disc": mean_of([p and p.r_disc for p in parts]),
-        "r_dir": mean_of([p and p.r_dir for p in parts]),
-        "r_cov": mean_of([p and p.r_cov for p in parts]),
+        "delta_gap": mean_of([p.delta_gap if p else None for p in parts]),
+        "r_disc": mean_of([p.r_disc if p else None for p in parts]),
+        "r_dir": mean_of([p.r_dir if p else None for p in parts]),
+        "r_cov": mean_of([p.r_cov if p else None for p in parts]),
         "rank_accuracy": mean_of([one.rank_accuracy for one in measured]),
         "tie_rate": mean_of([one.tie_rate for one in measured]),
         "valid_rubric_rate": mean_of([float(isinstance(r, Rubric)) for r in rubrics]),

@@ -38,6 +38,7 @@ from dynamicrubric.yamlio import dump_yaml, load_yaml
 
 WARM_DIR = "data/warm"
 RUNS_DIR = "data/runs"
+ROLES = ("policy", "generator")
 HEADER = (
     "# Generated from params.yaml by `dynamicrubric plan`; do not edit.\n"
     "# arms: the path of each arm and seed, round 0 first. cells: one DVC stage each.\n"
@@ -49,6 +50,7 @@ class RubricSettings(Section):
     """How rubrics are written, in training and in measurement."""
 
     evaluator: EvaluatorKind
+    min_items: Annotated[int, Field(ge=1)]
     max_items: Annotated[int, Field(ge=1)]
     temperature: float
     max_tokens: int
@@ -122,6 +124,11 @@ class Cell:
     recipe: CellRecipe
 
     @property
+    def hash(self) -> str:
+        """The id's hash: equal for equal work, whichever arm gave the cell its name."""
+        return self.id.rpartition("-")[2]
+
+    @property
     def directory(self) -> str:
         """Folder of the cell's artefacts, relative to the project."""
         return f"{RUNS_DIR}/{self.key}"
@@ -135,11 +142,14 @@ class Plan:
         starts: round 0 cells by key: P_0 measured by an untrained evaluator.
         cells: training cells by key, every cell after the one it starts from.
         paths: for each arm and seed the cell keys of rounds 0, 1, ..., T.
+        shared: identity of the steps that every cell starts from: `prepare`, and `warm_start` by
+            role.
     """
 
     starts: dict[str, Cell]
     cells: dict[str, Cell]
     paths: dict[tuple[str, int], tuple[str, ...]]
+    shared: dict[str, Any]
 
     def cell(self, key: str) -> Cell:
         """Return a cell of any round by key, or raise a UserError that names those there are."""
@@ -169,14 +179,8 @@ def expand(config: Config) -> Plan:
     Raises:
         UserError: two different recipes got one id or one key.
     """
-    base_hash = _digest(
-        {
-            "world": config.world.model_dump(mode="json"),
-            "backbone": config.backbone.model_dump(mode="json"),
-            "warm_start": config.warm_start.model_dump(mode="json"),
-            "versions": {name: STEP_VERSIONS[name] for name in ("prepare", "warm_start")},
-        }
-    )
+    shared = _shared(config)
+    base_hash = _digest(shared)
     nodes: dict[str, Cell] = {}
     paths: dict[tuple[str, int], tuple[str, ...]] = {}
     for arm in config.study.arms:
@@ -189,7 +193,32 @@ def expand(config: Config) -> Plan:
         starts={cell.key: cell for cell in cells if cell.recipe.round == 0},
         cells={cell.key: cell for cell in cells if cell.recipe.round > 0},
         paths=paths,
+        shared=shared,
     )
+
+
+def _shared(config: Config) -> dict[str, Any]:
+    """Return what the prepared data and the two warm starts are made from."""
+    backbone = config.backbone.model_dump(mode="json")
+    return {
+        "prepare": {
+            "world": config.world.model_dump(mode="json"),
+            "vocab_size": config.backbone.vocab_size,
+            "responses_per_set": config.recipe.responses_per_set,
+            "min_rubric_items": config.recipe.min_rubric_items,
+            "max_rubric_items": config.recipe.max_rubric_items,
+            "version": STEP_VERSIONS["prepare"],
+        },
+        "warm_start": {
+            role: {
+                "backbone": backbone,
+                "settings": getattr(config.warm_start, role).model_dump(mode="json"),
+                "seed": config.world.seed,
+                "version": STEP_VERSIONS["warm_start"],
+            }
+            for role in ROLES
+        },
+    }
 
 
 def _expand_path(
@@ -218,7 +247,7 @@ def _expand_path(
 
 def _cell_recipe(config: Config, arm: RecipeConfig, seed: int, round_number: int) -> CellRecipe:
     training_round = round_number > 0
-    names = ["sample_responses", "evaluate_round", "write_rubrics"]
+    names = ["sample_responses", "evaluate_round"]
     names += ["train_generator", "train_policy"] if training_round else []
     return CellRecipe(
         seed=seed,
@@ -226,6 +255,7 @@ def _cell_recipe(config: Config, arm: RecipeConfig, seed: int, round_number: int
         responses_per_set=arm.responses_per_set,
         rubrics=RubricSettings(
             evaluator=arm.evaluator,
+            min_items=arm.min_rubric_items,
             max_items=arm.max_rubric_items,
             temperature=arm.generator.temperature,
             max_tokens=arm.generator.max_tokens,
@@ -301,6 +331,7 @@ def plan_document(plan: Plan) -> dict[str, Any]:
         paths.setdefault(arm, {})[f"s{seed}"] = list(keys)
     return {
         "arms": paths,
+        "shared": plan.shared,
         "starts": {key: _entry(cell) for key, cell in plan.starts.items()},
         "cells": {key: _entry(cell) for key, cell in plan.cells.items()},
     }

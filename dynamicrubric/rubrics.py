@@ -47,6 +47,7 @@ def parse_rubric(
     text: str,
     *,
     max_items: int,
+    min_items: int = 1,
     finish_reason: FinishReason = "stop",
     max_criterion_chars: int = 300,
 ) -> Rubric | InvalidRubric:
@@ -55,6 +56,7 @@ def parse_rubric(
     Args:
         text: the generated text, special tokens already removed.
         max_items: most items a rubric may have, at least 1.
+        min_items: fewest items it may have, at least 1.
         finish_reason: "length" makes any text invalid, also one that happens to parse.
         max_criterion_chars: longest criterion, in code points.
 
@@ -70,14 +72,16 @@ def parse_rubric(
     ...              finish_reason="length").reason.value
     'truncated'
     """
-    if max_items < 1 or max_criterion_chars < 1:
-        raise ValueError(f"limits below 1: {max_items} items, {max_criterion_chars} characters")
+    if not 1 <= min_items <= max_items or max_criterion_chars < 1:
+        raise ValueError(
+            f"impossible limits: {min_items} to {max_items} items, {max_criterion_chars} characters"
+        )
     if finish_reason not in ("stop", "length"):
         raise ValueError(f"unknown finish reason {finish_reason!r}")
     try:
         if finish_reason == "length":
             _refuse(InvalidReason.TRUNCATED, "cut off at the token limit")
-        return _read_rubric(_read_json(text), max_items, max_criterion_chars)
+        return _read_rubric(_read_json(text), min_items, max_items, max_criterion_chars)
     except _RefusedError as refusal:
         return InvalidRubric(refusal.reason, refusal.detail)
 
@@ -155,11 +159,13 @@ _DECODER: Final = json.JSONDecoder(
 )
 
 
-def _read_rubric(value: object, max_items: int, max_criterion_chars: int) -> Rubric:
+def _read_rubric(value: object, min_items: int, max_items: int, max_criterion_chars: int) -> Rubric:
     if not isinstance(value, list):
         _refuse(InvalidReason.NOT_A_LIST, f"not a list of items: {_shown(value)}")
     if not value:
         _refuse(InvalidReason.NO_ITEMS, "an empty list")
+    if len(value) < min_items:
+        _refuse(InvalidReason.TOO_FEW_ITEMS, f"{len(value)} items, at least {min_items}")
     if len(value) > max_items:
         _refuse(InvalidReason.TOO_MANY_ITEMS, f"{len(value)} items, at most {max_items}")
     items: list[Item] = []

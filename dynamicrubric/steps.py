@@ -31,8 +31,9 @@ Role = Literal["policy", "generator"]
 def prepare(
     *,
     world: Mapping[str, Any],
-    backbone: Mapping[str, Any],
+    vocab_size: int,
     responses_per_set: int,
+    min_rubric_items: int,
     max_rubric_items: int,
     out_dir: str,
 ) -> None:
@@ -42,13 +43,15 @@ def prepare(
 
     out = Path(out_dir)
     write_world(
-        WorldConfig.model_validate(dict(world)), responses_per_set, max_rubric_items, out
+        WorldConfig.model_validate(dict(world)),
+        responses_per_set,
+        (min_rubric_items, max_rubric_items),
+        out,
     )
     texts: list[str] = []
     for row in read_jsonl(out / "sft_generator.jsonl"):
         texts += [row["prompt"], *row["responses"], row["rubric"]]
     texts += [row["response"] for row in read_jsonl(out / "sft_policy.jsonl")]
-    vocab_size = BackboneConfig.model_validate(dict(backbone)).vocab_size
     train_tokenizer(texts, vocab_size).save_pretrained(str(out / "tokenizer"))
 
 
@@ -89,7 +92,12 @@ def sample_responses(
     cell = parse_recipe(recipe)
     engine = TransformersEngine.load(Path(policy_dir))
     sets = _sample_sets(
-        engine, load_prepared(Path(prepared_dir)), "train", cell, 1, (cell.seed, cell.round, "sample")
+        engine,
+        load_prepared(Path(prepared_dir)),
+        "train",
+        cell,
+        1,
+        (cell.seed, cell.round, "sample"),
     )
     _write_sets(sets, Path(out_dir) / "responses.parquet")
 
@@ -118,6 +126,7 @@ def train_generator(
             anchors=prepared.anchors,
             verifier=_verifier(cell),
             sees_responses=cell.rubrics.evaluator == "dynamic",
+            min_items=cell.rubrics.min_items,
             max_items=cell.rubrics.max_items,
             temperature=cell.rubrics.temperature,
             max_tokens=cell.rubrics.max_tokens,
@@ -155,7 +164,7 @@ def train_generator(
 def train_policy(
     *,
     recipe: Mapping[str, Any],
-    cell_id: str,
+    cell_hash: str,
     policy_dir: str,
     generator_dir: str,
     prepared_dir: str,
@@ -176,12 +185,13 @@ def train_policy(
         prompts=prompts,
         writer=_writer(cell, Path(generator_dir)),
         verifier=_verifier(cell),
+        min_items=cell.rubrics.min_items,
         max_items=cell.rubrics.max_items,
         temperature=training.temperature,
         max_tokens=training.max_tokens,
         max_unscored_rate=training.max_unscored_rate,
         seed_name=(cell.seed, cell.round, "train_policy"),
-        cell_id=cell_id,
+        cell_hash=cell_hash,
     )
     settings = GrpoSettings(
         steps=training.steps,
@@ -245,6 +255,7 @@ def evaluate_round(
         _writer(cell, Path(generator_dir), prepared.prompts["heldout"]),
         _verifier(cell),
         lambda prompt_id, text: true_quality(prompt_by_id(prompt_id), text),
+        min_items=cell.rubrics.min_items,
         max_items=cell.rubrics.max_items,
         max_unscored_rate=cell.evaluation.max_unscored_rate,
         seed_name=seed_name,

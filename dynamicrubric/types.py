@@ -38,6 +38,7 @@ class InvalidReason(StrEnum):
     """A JSON value, and then more text."""
     NOT_A_LIST = "not_a_list"
     NO_ITEMS = "no_items"
+    TOO_FEW_ITEMS = "too_few_items"
     TOO_MANY_ITEMS = "too_many_items"
     ITEM_NOT_OBJECT = "item_not_object"
     UNKNOWN_FIELD = "unknown_field"

@@ -13,7 +13,7 @@ STEP_VERSIONS: Final[dict[str, int]] = {
     "warm_start": 1,
     "sample_responses": 1,
     "train_generator": 1,
-    "write_rubrics": 1,
+    "keep_generator": 1,
     "train_policy": 1,
     "evaluate_round": 1,
 }

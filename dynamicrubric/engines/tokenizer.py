@@ -17,9 +17,9 @@ class FrameTokenizer:
     def __init__(self, tokenizer: PreTrainedTokenizerFast) -> None:
         """Wrap a fast tokenizer that has every control token of the frames."""
         self.hf = tokenizer
-        self._control = {
-            token: tokenizer.convert_tokens_to_ids(token) for token in CONTROL_TOKENS
-        }
+        ids = tokenizer.convert_tokens_to_ids(list(CONTROL_TOKENS))
+        assert isinstance(ids, list)
+        self._control: dict[str, int] = dict(zip(CONTROL_TOKENS, ids, strict=True))
         self.control_ids = frozenset(self._control.values())
 
     @classmethod
@@ -34,7 +34,7 @@ class FrameTokenizer:
 
     def control(self, token: str) -> int:
         """Return the id of a control token."""
-        return int(self._control[token])
+        return self._control[token]
 
     @property
     def eos_id(self) -> int:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import torch
@@ -24,7 +24,7 @@ MAX_BATCH_TOKENS = 65_536
 """Bound on rows x (prompt + completion) tokens of one batch."""
 
 
-class SeededSampler(LogitsProcessor):  # type: ignore[misc]  # transformers is partly typed
+class SeededSampler(LogitsProcessor):
     """Samples by inverse CDF with one uniform for each row and position.
 
     `generate` draws from one global stream, so a row's tokens depend on its neighbours. Here a
@@ -50,10 +50,11 @@ class SeededSampler(LogitsProcessor):  # type: ignore[misc]  # transformers is p
 
 def load_model(directory: Path) -> PreTrainedModel:
     """Load a causal language model in float32 from a folder: safetensors only, no remote code."""
-    model = AutoModelForCausalLM.from_pretrained(
+    model: PreTrainedModel = AutoModelForCausalLM.from_pretrained(
         str(directory), dtype=torch.float32, use_safetensors=True, trust_remote_code=False
     )
-    return model.eval()
+    model.eval()
+    return model
 
 
 class TransformersEngine:
@@ -111,7 +112,7 @@ class TransformersEngine:
             eos_token_id=self.tokenizer.eos_id,
             pad_token_id=self.tokenizer.pad_id,
         )
-        output: Any = self.model.generate(
+        output = cast("Any", self.model).generate(
             input_ids=ids.to(device),
             attention_mask=mask.to(device),
             generation_config=config,

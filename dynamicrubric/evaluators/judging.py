@@ -44,11 +44,14 @@ class JudgedSet:
 
 
 def read_rubric(
-    generation: Generation, *, max_items: int, verifier: Verifier
+    generation: Generation, *, min_items: int, max_items: int, verifier: Verifier
 ) -> Rubric | InvalidRubric:
     """Parse a generator's text; a criterion that the verifier cannot judge makes it invalid."""
     rubric = parse_rubric(
-        generation.text, max_items=max_items, finish_reason=generation.finish_reason
+        generation.text,
+        min_items=min_items,
+        max_items=max_items,
+        finish_reason=generation.finish_reason,
     )
     if isinstance(rubric, InvalidRubric):
         return rubric

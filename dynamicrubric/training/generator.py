@@ -49,6 +49,7 @@ class GeneratorRollout:
         anchors: ranked anchor texts by prompt id.
         verifier: the frozen verifier.
         sees_responses: False for a static evaluator.
+        min_items: fewest items a rubric may have.
         max_items: most items a rubric may have.
         temperature: sampling temperature.
         max_tokens: longest rubric.
@@ -60,6 +61,7 @@ class GeneratorRollout:
     anchors: Mapping[str, Sequence[str]]
     verifier: Verifier
     sees_responses: bool
+    min_items: int
     max_items: int
     temperature: float
     max_tokens: int
@@ -81,7 +83,9 @@ class GeneratorRollout:
             requests, temperature=self.temperature, max_tokens=self.max_tokens
         )
         keys = [key for key, size in groups for _ in range(size)]
-        rewards = [self.reward(g, self.sets[k], step) for g, k in zip(generations, keys, strict=True)]
+        rewards = [
+            self.reward(g, self.sets[k], step) for g, k in zip(generations, keys, strict=True)
+        ]
         metrics = step_rates(rewards)
         if metrics["rate/invalid_rubric"] > self.max_invalid_rate:
             raise InstrumentError(_too_many_invalid(step, rewards, self.max_invalid_rate))
@@ -104,7 +108,12 @@ class GeneratorRollout:
     def reward(self, generation: Generation, rows: ResponseSet, step: int) -> RubricReward:
         """Reward one rubric text."""
         anchors = self.anchors[rows.prompt_id]
-        rubric = read_rubric(generation, max_items=self.max_items, verifier=self.verifier)
+        rubric = read_rubric(
+            generation,
+            min_items=self.min_items,
+            max_items=self.max_items,
+            verifier=self.verifier,
+        )
         if isinstance(rubric, InvalidRubric):
             return RubricReward(
                 INVALID_R_DISC, worst_r_anchor(len(anchors)), str(rubric.reason), 0, 0.0

@@ -146,7 +146,7 @@ def train_grpo(
     if checkpoint:
         print(f"resuming at step {start} of {settings.steps} from {checkpoint.name}", flush=True)
     trainer.train(resume_from_checkpoint=str(checkpoint) if checkpoint else None)
-    trainer.model.save_pretrained(str(out_dir))
+    trainer.accelerator.unwrap_model(trainer.model).save_pretrained(str(out_dir))
     tokenizer.hf.save_pretrained(str(out_dir))
     log.publish(out_dir)
 
@@ -269,7 +269,7 @@ def last_complete_checkpoint(directory: Path) -> Path | None:
     return max(found)[1] if found else None
 
 
-class _CheckpointCallback(TrainerCallback):  # type: ignore[misc]  # transformers is partly typed
+class _CheckpointCallback(TrainerCallback):
     """Marks a checkpoint as complete once everything in it is on disk."""
 
     def on_save(
@@ -280,7 +280,7 @@ class _CheckpointCallback(TrainerCallback):  # type: ignore[misc]  # transformer
         **kwargs: Any,  # noqa: ANN401 - transformers' signature
     ) -> None:
         """Write the mark after the checkpoint's files have been synced."""
-        folder = Path(args.output_dir) / f"checkpoint-{state.global_step}"
+        folder = Path(str(args.output_dir)) / f"checkpoint-{state.global_step}"
         for path in (p for p in folder.rglob("*") if p.is_file()):
             descriptor = os.open(path, os.O_RDONLY)
             os.fsync(descriptor)
@@ -288,7 +288,7 @@ class _CheckpointCallback(TrainerCallback):  # type: ignore[misc]  # transformer
         (folder / _COMPLETE_MARK).write_text(json.dumps({"step": state.global_step}))
 
 
-class _LogCallback(TrainerCallback):  # type: ignore[misc]  # transformers is partly typed
+class _LogCallback(TrainerCallback):
     """Turns TRL's log entries into our step log."""
 
     def __init__(self, log: _StepLog) -> None:
@@ -309,9 +309,7 @@ class _LogCallback(TrainerCallback):  # type: ignore[misc]  # transformers is pa
         metrics = {
             ours: float(logs[theirs]) for theirs, ours in _TRL_METRICS.items() if theirs in logs
         }
-        metrics |= {
-            name: float(value) for name, value in logs.items() if name.startswith("rate/")
-        }
+        metrics |= {name: float(value) for name, value in logs.items() if name.startswith("rate/")}
         self._log.write(state.global_step, metrics)
         _check_step(state.global_step, metrics)
 

@@ -41,23 +41,25 @@ class PolicyRollout:
         prompts: prompt text by id.
         writer: writes the rubric of each set.
         verifier: the frozen verifier.
+        min_items: fewest items a rubric may have.
         max_items: most items a rubric may have.
         temperature: sampling temperature.
         max_tokens: longest response.
         max_unscored_rate: share of unscored responses in a step that stops the training.
         seed_name: words that name this training's draws (run seed, round, step name).
-        cell_id: the cell, for lineage.
+        cell_hash: hash of the cell, for lineage.
     """
 
     prompts: Mapping[str, str]
     writer: RubricWriter
     verifier: Verifier
+    min_items: int
     max_items: int
     temperature: float
     max_tokens: int
     max_unscored_rate: float
     seed_name: tuple[str | int, ...]
-    cell_id: str
+    cell_hash: str
 
     def __call__(
         self, groups: Sequence[tuple[str, int]], engine: TransformersEngine, step: int
@@ -79,7 +81,12 @@ class PolicyRollout:
         rubric_texts = self.writer.write(sets, seeds)
         judged = [
             judge_responses(
-                read_rubric(text, max_items=self.max_items, verifier=self.verifier),
+                read_rubric(
+                    text,
+                    min_items=self.min_items,
+                    max_items=self.max_items,
+                    verifier=self.verifier,
+                ),
                 response_set.responses,
                 self.verifier,
                 derive_seed(seed, "judge"),
@@ -120,7 +127,7 @@ class PolicyRollout:
                 verdicts = one.verdicts[index] if one.verdicts else ()
                 rows.append(
                     {
-                        "cell_id": self.cell_id,
+                        "cell_hash": self.cell_hash,
                         "step": step,
                         "prompt_id": response_set.prompt_id,
                         "sample_index": index,

@@ -125,7 +125,7 @@ def train_supervised(
     (out_dir / "training_log.jsonl").write_bytes(log.read_bytes())
 
 
-class _ProgressCallback(TrainerCallback):  # type: ignore[misc]  # transformers is partly typed
+class _ProgressCallback(TrainerCallback):
     """Writes the live log."""
 
     def __init__(self, path: Path) -> None:

@@ -34,8 +34,7 @@ def load_prepared(directory: Path) -> PreparedData:
     for row in read_jsonl(directory / "prompts.jsonl"):
         prompts[row["split"]][row["id"]] = row["text"]
     anchors = {
-        row["prompt_id"]: tuple(row["responses"])
-        for row in read_jsonl(directory / "anchors.jsonl")
+        row["prompt_id"]: tuple(row["responses"]) for row in read_jsonl(directory / "anchors.jsonl")
     }
     leaked = anchors.keys() & prompts["heldout"].keys()
     assert not leaked, f"anchors of held-out prompts: {sorted(leaked)[:3]}"

@@ -7,10 +7,11 @@ only anchors and measurement use.
 
 from __future__ import annotations
 
+import itertools
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cache
 from typing import Final
 
 from dynamicrubric.worlds.postcards.prompts import (
@@ -21,8 +22,22 @@ from dynamicrubric.worlds.postcards.prompts import (
 )
 
 SIGHTS: Final[tuple[str, ...]] = (
-    "tram", "river", "market", "castle", "garden", "harbour", "temple", "bridge",
-    "museum", "tower", "beach", "square", "chapel", "canyon", "lantern", "vineyard",
+    "tram",
+    "river",
+    "market",
+    "castle",
+    "garden",
+    "harbour",
+    "temple",
+    "bridge",
+    "museum",
+    "tower",
+    "beach",
+    "square",
+    "chapel",
+    "canyon",
+    "lantern",
+    "vineyard",
 )
 COLOURS: Final[tuple[str, ...]] = ("red", "blue", "green", "golden", "violet")
 MAX_WORDS: Final = 21
@@ -43,7 +58,7 @@ def _has_word(text: str, word: str) -> bool:
 
 def _repeats_a_word(text: str) -> bool:
     words = [word.lower() for word in words_of(text)]
-    return any(first == second for first, second in zip(words, words[1:], strict=False))
+    return any(first == second for first, second in itertools.pairwise(words))
 
 
 def _opens_with_article(text: str) -> bool:
@@ -113,7 +128,7 @@ class WorldCriterion:
     worth: int
 
 
-@lru_cache(maxsize=None)
+@cache
 def sights_of(place: str) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """Return the (good, bad) sights of a place: what is good in one place is bad in another."""
     start = PLACES.index(place) * 2
@@ -121,7 +136,7 @@ def sights_of(place: str) -> tuple[tuple[str, ...], tuple[str, ...]]:
     return tuple(at[:NUM_SIGHTS_EACH_WAY]), tuple(at[NUM_SIGHTS_EACH_WAY:])
 
 
-@lru_cache(maxsize=None)
+@cache
 def criteria_for(prompt: PostcardPrompt) -> tuple[WorldCriterion, ...]:
     """Return the twenty criteria of a prompt: ten good, ten bad, with mirrored worth."""
     good_sights, bad_sights = sights_of(prompt.place)

@@ -41,7 +41,7 @@ def policy_examples(prompts: Iterable[PostcardPrompt], seed: int) -> list[tuple[
 
 
 def rubric_examples(
-    prompts: Iterable[PostcardPrompt], num_responses: int, max_items: int, seed: int
+    prompts: Iterable[PostcardPrompt], num_responses: int, num_items: tuple[int, int], seed: int
 ) -> list[RubricExample]:
     """Return rubrics of valid form and no direction for the generator's warm start."""
     examples = []
@@ -49,10 +49,8 @@ def rubric_examples(
         rng = generator_for(seed, "rubric_examples", prompt.id)
         for _ in range(RUBRICS_PER_PROMPT):
             alone = rng.random() < PROMPT_ONLY_SHARE
-            responses = tuple(
-                compose(prompt, rng) for _ in range(0 if alone else num_responses)
-            )
-            rubric = prior_rubric(prompt, responses, max_items, rng)
+            responses = tuple(compose(prompt, rng) for _ in range(0 if alone else num_responses))
+            rubric = prior_rubric(prompt, responses, num_items, rng)
             examples.append(RubricExample(prompt.text, responses, render_rubric(rubric)))
     return examples
 
@@ -70,13 +68,15 @@ def anchor_lists(prompts: Iterable[PostcardPrompt], world: WorldConfig) -> list[
     ]
 
 
-def write_world(world: WorldConfig, num_responses: int, max_items: int, out_dir: Path) -> None:
+def write_world(
+    world: WorldConfig, num_responses: int, num_items: tuple[int, int], out_dir: Path
+) -> None:
     """Write prompts.jsonl, anchors.jsonl, sft_policy.jsonl, sft_generator.jsonl and card.md.
 
     Args:
         world: the world's settings.
         num_responses: K, responses in each set of the generator's warm start.
-        max_items: most items of a warm-start rubric.
+        num_items: fewest and most items of a warm-start rubric.
         out_dir: existing, empty folder.
     """
     training, heldout = split_prompts(world.num_heldout_prompts, world.seed)
@@ -99,7 +99,7 @@ def write_world(world: WorldConfig, num_responses: int, max_items: int, out_dir:
         out_dir / "sft_generator.jsonl",
         (
             {"prompt": e.prompt, "responses": list(e.responses), "rubric": e.rubric}
-            for e in rubric_examples(training, num_responses, max_items, world.seed)
+            for e in rubric_examples(training, num_responses, num_items, world.seed)
         ),
     )
     num_swapped = sum(anchor.num_swapped for anchor in anchors)

@@ -13,11 +13,22 @@ from typing import Final
 from dynamicrubric.seeds import derive_seed
 
 PLACES: Final[tuple[str, ...]] = (
-    "Lisbon", "Oslo", "Kyoto", "Cairo", "Lima", "Naples", "Quebec", "Nairobi",
+    "Lisbon",
+    "Oslo",
+    "Kyoto",
+    "Cairo",
+    "Lima",
+    "Naples",
+    "Quebec",
+    "Nairobi",
 )
 RECIPIENTS: Final[tuple[str, ...]] = ("Anna", "Ben", "Clara", "David", "Emma", "Felix")
 OCCASIONS: Final[tuple[str, ...]] = (
-    "birthday", "wedding", "graduation", "retirement", "holiday",
+    "birthday",
+    "wedding",
+    "graduation",
+    "retirement",
+    "holiday",
 )
 
 
@@ -48,9 +59,9 @@ class PostcardPrompt:
 
 def all_prompts() -> tuple[PostcardPrompt, ...]:
     """Return the 240 combinations in a fixed order."""
-    return tuple(PostcardPrompt(*parts) for parts in itertools.product(
-        PLACES, RECIPIENTS, OCCASIONS
-    ))
+    return tuple(
+        PostcardPrompt(*parts) for parts in itertools.product(PLACES, RECIPIENTS, OCCASIONS)
+    )
 
 
 def prompt_by_id(prompt_id: str) -> PostcardPrompt:

@@ -17,19 +17,20 @@ _MAX_WEIGHT = 5
 def prior_rubric(
     prompt: PostcardPrompt,
     responses: Sequence[str],
-    max_items: int,
+    num_items: tuple[int, int],
     rng: np.random.Generator,
 ) -> Rubric:
     """Draw a rubric: about half of its items discriminate on the responses, the rest are random.
 
     Good and bad criteria are equally likely and weights are uniform on 1..5, so the prior points
-    nowhere. Without responses (a static evaluator) all items are random.
+    nowhere. `num_items` is the fewest and the most items. Without responses (a static evaluator)
+    all items are random.
     """
     criteria = [c.criterion for c in criteria_for(prompt)]
     useful = [c for c in criteria if 0 < sum(bool(check(c, r)) for r in responses) < len(responses)]
-    num_items = int(rng.integers(min(2, max_items), max_items + 1))
+    size = int(rng.integers(num_items[0], num_items[1] + 1))
     chosen: list[str] = []
-    while len(chosen) < num_items:
+    while len(chosen) < size:
         pool = useful if useful and rng.random() < _DISCRIMINATING_SHARE else criteria
         criterion = str(rng.choice(pool))
         if criterion not in chosen:

@@ -1,0 +1,66 @@
+"""Bringing cells.yaml and the folders of cells in line with params.yaml."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+
+from dynamicrubric.config import load_config
+from dynamicrubric.errors import UserError
+from dynamicrubric.plan import RUNS_DIR, Plan, expand, stage_structure, write_plan
+from dynamicrubric.yamlio import load_yaml
+from tasks.study import Study
+
+Say = Callable[[str], None]
+
+
+def settle_plan(study: Study, *, say: Say) -> Plan:
+    """Write cells.yaml if params.yaml asks for it, and set aside folders of cells that are gone."""
+    plan = expand(load_config(study.root / "params.yaml"))
+    if write_plan(plan, study.root / "cells.yaml"):
+        say("params.yaml has changed: cells.yaml is written anew")
+    _set_aside(study, plan, say)
+    return plan
+
+
+def plan_stage(study: Study) -> None:
+    """Run DVC's first stage: cells.yaml as params.yaml wants it.
+
+    DVC has read cells.yaml before this runs. Changed values reach the stages all the same; a
+    changed graph (cells that come, go or start elsewhere) does not, so that is refused.
+
+    Raises:
+        UserError: DVC has to be started again, because its graph is the old plan's.
+    """
+    path = study.root / "cells.yaml"
+    before = stage_structure(load_yaml(path)) if path.exists() else {}
+    plan = settle_plan(study, say=print)
+    after = stage_structure(load_yaml(path))
+    if after != before:
+        new = sorted(after.keys() - before.keys()) or "none"
+        gone = sorted(before.keys() - after.keys()) or "none"
+        raise UserError(
+            doing="planning the study",
+            got=f"a plan with other cells than before (new: {new}, gone: {gone})",
+            expected="the plan that this run of DVC had read",
+            remedy="run the same `dvc` command again: cells.yaml is up to date now",
+        )
+    print(f"{len(plan.cells)} cells to train, {plan.num_arm_rounds} without sharing")
+
+
+def _set_aside(study: Study, plan: Plan, say: Say) -> None:
+    """Move folders of cells that are no longer planned to work/retired; nothing is deleted."""
+    runs = study.root / RUNS_DIR
+    planned = plan.starts.keys() | plan.cells.keys()
+    for folder in sorted(runs.glob("*/")) if runs.is_dir() else []:
+        if folder.name in planned or not folder.is_dir():
+            continue
+        retired = study.work / "retired"
+        retired.mkdir(parents=True, exist_ok=True)
+        target = retired / folder.name
+        number = 1
+        while target.exists():
+            number += 1
+            target = retired / f"{folder.name}.{number}"
+        os.rename(folder, target)
+        say(f"{folder.relative_to(study.root)} is not planned any more: moved to {target}")

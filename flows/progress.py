@@ -1,0 +1,188 @@
+"""What a person sees while a study runs: each arm's rounds, the step each cell is on, time left."""
+
+from __future__ import annotations
+
+import json
+import threading
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Final
+
+from rich.console import Console, Group, RenderableType
+from rich.live import Live
+from rich.progress_bar import ProgressBar
+from rich.table import Table
+from rich.text import Text
+
+from dynamicrubric.plan import Plan
+from flows.stages import Stage
+from tasks.logtail import last_lines
+
+REFRESH_SECONDS: Final = 1.0
+LINE_SECONDS: Final = 30.0
+STAGE_STEPS: Final = 25
+"""What a stage costs beside its training, in training steps: starting, sampling, measuring."""
+MARKS: Final = {"waiting": "·", "running": "▶", "done": "✔", "kept": "✔", "failed": "✘"}
+
+
+class Progress:
+    """State of every stage; safe to update from many threads."""
+
+    def __init__(self, plan: Plan, stages: Sequence[Stage], work: Path) -> None:
+        """Show `stages`; live step counts come from the study's work folder."""
+        self._plan = plan
+        self._stages = {stage.name: stage for stage in stages}
+        self._work = work
+        self._state = dict.fromkeys(self._stages, "waiting")
+        self._began: dict[str, float] = {}
+        self._started = time.monotonic()
+        self._lock = threading.Lock()
+
+    def begin(self, name: str) -> None:
+        """Note that a stage runs."""
+        with self._lock:
+            self._state[name] = "running"
+            self._began[name] = time.monotonic()
+
+    def end(self, name: str, state: str) -> None:
+        """Note how a stage ended: `done`, `kept` (nothing to do) or `failed`."""
+        with self._lock:
+            self._state[name] = state
+
+    def step_of(self, stage: Stage) -> tuple[str, int, int]:
+        """Return (step name, training steps done, training steps in all) of a running stage."""
+        try:
+            path = self._work / "status" / f"{stage.group}.json"
+            status = json.loads(path.read_text(encoding="utf-8"))
+        except (FileNotFoundError, ValueError):
+            return "starting", 0, 0
+        lines = last_lines(Path(status["metrics"]), 1)
+        try:
+            last = json.loads(lines[0]) if lines else {}
+        except ValueError:  # half a line: the writer is at it
+            last = {}
+        return str(status["step"]), int(last.get("step", 0)), int(last.get("total", 0))
+
+    def share_done(self) -> float:
+        """Return the share of the work that is done, by training steps."""
+        done, total = self._weights()
+        return done / total if total else 1.0
+
+    def seconds_left(self) -> float | None:
+        """Return an estimate from the pace so far; None before anything can be said."""
+        done, total = self._weights(ran_only=True)
+        elapsed = time.monotonic() - self._started
+        if done < 2 * STAGE_STEPS or elapsed < 20.0:
+            return None
+        return elapsed * (total - done) / done
+
+    def _weights(self, *, ran_only: bool = False) -> tuple[float, float]:
+        with self._lock:
+            states = dict(self._state)
+        done = total = 0.0
+        for name, stage in self._stages.items():
+            weight = float(STAGE_STEPS + stage.num_steps)
+            if ran_only and states[name] == "kept":
+                continue
+            total += weight
+            if states[name] in ("done", "kept", "failed"):
+                done += weight
+            elif states[name] == "running":
+                done += 0.9 * weight * self._fraction(stage)
+        return done, total
+
+    def _fraction(self, stage: Stage) -> float:
+        step, at, total = self.step_of(stage)
+        if not total or not stage.num_steps:
+            return 0.3
+        before = stage.num_steps - total if step == "train_policy" else 0
+        return min(1.0, (before + at) / stage.num_steps)
+
+    def running(self) -> list[tuple[Stage, float]]:
+        """Return the running stages and since how many seconds each runs."""
+        now = time.monotonic()
+        with self._lock:
+            return [
+                (self._stages[name], now - self._began[name])
+                for name, state in self._state.items()
+                if state == "running"
+            ]
+
+    def summary(self) -> str:
+        """Return one line: how far, how long, how much is left."""
+        left = self.seconds_left()
+        elapsed = time.monotonic() - self._started
+        text = f"{self.share_done():4.0%} done, {clock(elapsed)} so far"
+        return f"{text}, about {clock(left)} left" if left is not None else text
+
+    def doing(self) -> list[str]:
+        """Return a line for each running stage: name, step, how far."""
+        return [self._doing(stage, seconds) for stage, seconds in self.running()]
+
+    def _doing(self, stage: Stage, seconds: float) -> str:
+        step, at, total = self.step_of(stage)
+        where = f", step {at} of {total}" if total else ""
+        name = stage.name if "@" not in stage.name else stage.name.partition("@")[2]
+        return f"{name}: {step}{where} ({clock(seconds)})"
+
+    def render(self) -> RenderableType:
+        """Return the whole display."""
+        arms = Table(box=None, pad_edge=False, header_style="dim")
+        arms.add_column("arm")
+        rounds = max(len(keys) for keys in self._plan.paths.values())
+        for number in range(rounds):
+            arms.add_column(f"round {number}", justify="center")
+        with self._lock:
+            states = dict(self._state)
+        for (arm, seed), keys in self._plan.paths.items():
+            cells = [states[("start@" if i == 0 else "round@") + key] for i, key in enumerate(keys)]
+            arms.add_row(Text(f"{arm} (seed {seed})"), *(MARKS[state] for state in cells))
+        bar = ProgressBar(total=1.0, completed=self.share_done(), width=40)
+        lines = [Text(line) for line in self.doing()]
+        return Group(Text(""), arms, Text(""), *lines, bar, Text(self.summary()))
+
+
+def clock(seconds: float) -> str:
+    """Return a duration for people.
+
+    >>> clock(75)
+    '1 min 15 s'
+    >>> clock(4000)
+    '1 h 7 min'
+    """
+    whole = round(seconds)
+    if whole < 60:
+        return f"{whole} s"
+    if whole < 3600:
+        return f"{whole // 60} min {whole % 60} s"
+    return f"{whole // 3600} h {whole % 3600 // 60} min"
+
+
+@contextmanager
+def shown(progress: Progress, console: Console) -> Iterator[None]:
+    """Show progress for the body: a live display in a terminal, a line now and then elsewhere."""
+    done = threading.Event()
+    follow = _follow_live if console.is_terminal else _follow_lines
+    thread = threading.Thread(target=follow, args=(progress, console, done), daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        done.set()
+        thread.join()
+
+
+def _follow_live(progress: Progress, console: Console, done: threading.Event) -> None:
+    with Live(progress.render(), console=console, refresh_per_second=4, transient=False) as live:
+        while not done.wait(REFRESH_SECONDS):
+            live.update(progress.render())
+        live.update(progress.render())
+
+
+def _follow_lines(progress: Progress, console: Console, done: threading.Event) -> None:
+    while not done.wait(LINE_SECONDS):
+        console.print(Text(progress.summary()))
+        for line in progress.doing():
+            console.print(Text(f"  {line}"))

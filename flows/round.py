@@ -1,0 +1,70 @@
+"""One co-evolution round as a DAG of GPU tasks.
+
+Command: `python -m flows round CELL` (DVC runs it, one stage a cell). It works without a Prefect
+server; with one (PREFECT_API_URL) every task run, its logs and two artifacts show in the UI.
+"""
+
+from __future__ import annotations
+
+from prefect import flow
+
+from flows.dag import submit, thread_runner
+from tasks.evaluate_round import evaluate_round
+from tasks.gpu import children_end_first
+from tasks.publish_metrics import publish_metrics
+from tasks.sample_responses import sample_responses
+from tasks.study import Study
+from tasks.track_round import track_round
+from tasks.train_generator import train_generator
+from tasks.train_policy import train_policy
+
+
+@flow(
+    name="round",
+    flow_run_name="{key}",
+    task_runner=thread_runner(2),
+    persist_result=False,
+    validate_parameters=False,
+)
+def run_round(key: str) -> dict[str, float | None]:
+    """Sample, train both roles, measure and track; finished steps are found, not done again.
+
+    Args:
+        key: the cell, a training round of cells.yaml.
+    """
+    study = Study.here()
+    cell = study.plan.cell(key)
+    with children_end_first():
+        responses = submit(sample_responses, study, cell)
+        generator = submit(train_generator, study, cell, responses)
+        policy = submit(train_policy, study, cell, generator)
+        evaluation = submit(evaluate_round, study, cell, policy, generator)
+        metrics = submit(publish_metrics, study, cell, evaluation)
+        tracked = submit(track_round, study, cell, metrics)
+        tracked.result()
+        figures: dict[str, float | None] = metrics.result()
+        return figures
+
+
+@flow(
+    name="start",
+    flow_run_name="{key}",
+    task_runner=thread_runner(2),
+    persist_result=False,
+    validate_parameters=False,
+)
+def run_start(key: str) -> dict[str, float | None]:
+    """Measure the untrained policy under an untrained evaluator: round 0.
+
+    Args:
+        key: the cell, a start of cells.yaml.
+    """
+    study = Study.here()
+    cell = study.plan.cell(key)
+    with children_end_first():
+        evaluation = submit(evaluate_round, study, cell, None, None)
+        metrics = submit(publish_metrics, study, cell, evaluation)
+        tracked = submit(track_round, study, cell, metrics)
+        tracked.result()
+        figures: dict[str, float | None] = metrics.result()
+        return figures

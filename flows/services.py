@@ -1,0 +1,165 @@
+"""The Prefect server of a study: one on loopback, its home in the work folder, ended with us.
+
+Imports nothing of Prefect: the address has to be in the environment before Prefect is imported.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import socket
+import subprocess
+import sys
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Final
+
+from dynamicrubric.errors import InstrumentError, UserError
+from tasks.guarded import guarded_command
+from tasks.logtail import last_lines
+
+logger = logging.getLogger(__name__)
+
+LOOPBACK: Final = "127.0.0.1"
+START_SECONDS: Final = 180.0
+STOP_SECONDS: Final = 10.0
+_ENVIRONMENT: Final[Mapping[str, str]] = {
+    "PREFECT_SERVER_ANALYTICS_ENABLED": "false",
+    "PREFECT_CLOUD_ENABLE_ORCHESTRATION_TELEMETRY": "false",
+    "DO_NOT_TRACK": "true",
+    "PREFECT_LOGGING_SERVER_LEVEL": "WARNING",
+    "PREFECT_UI_SHOW_PROMOTIONAL_CONTENT": "false",
+}
+
+
+def prefect_environment(root: Path) -> dict[str, str]:
+    """Return Prefect's settings of a study, those the user has set taking precedence."""
+    home = {"PREFECT_HOME": str((root / "work" / "prefect").resolve())}
+    return {**home, **_ENVIRONMENT, **os.environ}
+
+
+def free_port() -> int:
+    """Return a port on loopback that nobody listens on."""
+    with socket.socket() as probe:
+        probe.bind((LOOPBACK, 0))
+        return int(probe.getsockname()[1])
+
+
+def check_port(port: int, what: str) -> None:
+    """Refuse a port that is in use or not allowed, in a sentence.
+
+    Raises:
+        UserError: names the port and what to do.
+    """
+    with socket.socket() as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind((LOOPBACK, port))
+        except (OSError, OverflowError) as error:
+            raise UserError(
+                doing=f"starting {what} on {LOOPBACK}:{port}",
+                got=getattr(error, "strerror", None) or str(error),
+                expected="a free port",
+                remedy="end what uses it, or name another port",
+            ) from None
+
+
+@contextmanager
+def prefect_server(root: Path, port: int | None = None, *, ui: bool = False) -> Iterator[str]:
+    """Run a Prefect server for the body, unless PREFECT_API_URL names one already.
+
+    Args:
+        root: the project's folder.
+        port: where it listens; None for any free port.
+        ui: whether to serve the pages and the background services too (`make ui`).
+
+    Yields:
+        The API's address, which is in this process's environment for the body.
+
+    Raises:
+        InstrumentError: it did not start; its log is named.
+    """
+    given = os.environ.get("PREFECT_API_URL")
+    if given and not ui:
+        yield given
+        return
+    port = port or free_port()
+    os.environ.update(prefect_environment(root))
+    Path(os.environ["PREFECT_HOME"]).mkdir(parents=True, exist_ok=True)
+    address = f"http://{LOOPBACK}:{port}/api"
+    log = root / "work" / "logs" / "prefect-server.log"
+    with running(_server_command(port), log, _server_environment(port, ui=ui)) as server:
+        _await_health(address, server, log)
+        os.environ["PREFECT_API_URL"] = address
+        try:
+            yield address
+        finally:
+            os.environ.pop("PREFECT_API_URL", None)
+
+
+def _server_command(port: int) -> list[str]:
+    # uvicorn itself and not `prefect server start`, which runs it in a child that outlives a kill.
+    return [
+        sys.executable, "-m", "uvicorn", "--factory", "prefect.server.api.server:create_app",
+        "--host", LOOPBACK, "--port", str(port), "--timeout-keep-alive", "60",
+        "--log-level", "warning",
+    ]  # fmt: skip
+
+
+def _server_environment(port: int, *, ui: bool) -> dict[str, str]:
+    return {
+        **os.environ,
+        "PREFECT_SERVER_API_HOST": LOOPBACK,
+        "PREFECT_SERVER_API_PORT": str(port),
+        "PREFECT_UI_ENABLED": str(ui).lower(),
+        "PREFECT_UI_API_URL": f"http://{LOOPBACK}:{port}/api",
+        "PREFECT__SERVER_WEBSERVER_ONLY": "",
+    }
+
+
+@contextmanager
+def running(
+    command: list[str], log: Path, environment: Mapping[str, str]
+) -> Iterator[subprocess.Popen[bytes]]:
+    """Run a server for the body, its output in `log`; it ends with the body and with us."""
+    log.parent.mkdir(parents=True, exist_ok=True)
+    with log.open("ab") as stream:
+        server = subprocess.Popen(
+            guarded_command(command),
+            stdin=subprocess.DEVNULL,
+            stdout=stream,
+            stderr=subprocess.STDOUT,
+            env=dict(environment),
+            start_new_session=True,  # Ctrl-C is ours to hand on, after the work has ended
+        )
+    try:
+        yield server
+    finally:
+        server.terminate()
+        try:
+            server.wait(STOP_SECONDS)
+        except subprocess.TimeoutExpired:
+            server.kill()
+            server.wait()
+
+
+def _await_health(address: str, server: subprocess.Popen[bytes], log: Path) -> None:
+    deadline = time.monotonic() + START_SECONDS
+    while not answers(f"{address}/health"):
+        if server.poll() is not None or time.monotonic() > deadline:
+            tail = " | ".join(last_lines(log, 3))
+            raise InstrumentError(f"the Prefect server did not start; {log} ends with: {tail}")
+        time.sleep(0.2)
+
+
+def answers(address: str) -> bool:
+    """Return whether an address answers a GET with success."""
+    try:
+        with urllib.request.urlopen(address, timeout=2) as reply:
+            return bool(reply.status == 200)
+    except (urllib.error.URLError, OSError, ValueError):
+        return False

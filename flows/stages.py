@@ -1,0 +1,139 @@
+"""The study as DVC stages: which there are, what each waits for, and how one is run."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from dynamicrubric.errors import DynamicRubricError
+from dynamicrubric.plan import ROLES, Cell, Plan
+from tasks.guarded import guarded_command
+
+WARM_STAGES: Final = tuple(f"warm_start@{role}" for role in ROLES)
+STOP_SECONDS: Final = 30.0
+
+
+class StageFailed(DynamicRubricError):
+    """A stage's command failed; the message has its reason and its log."""
+
+
+@dataclass(frozen=True)
+class Stage:
+    """One DVC stage.
+
+    Attributes:
+        name: as DVC knows it, e.g. `round@coevolved-s1-r2`.
+        after: stages that have to be finished before.
+        group: folder of its logs and name of its status.
+        num_steps: training steps it takes, for the estimate of the time left.
+    """
+
+    name: str
+    after: tuple[str, ...]
+    group: str
+    num_steps: int
+
+
+def stages_of(plan: Plan, warm_steps: Mapping[str, int]) -> list[Stage]:
+    """Return the stages of a plan, each after the ones it waits for."""
+    stages = [
+        Stage("plan", (), "shared", 0),
+        Stage("prepare", ("plan",), "shared", 0),
+        *(
+            Stage(name, ("prepare",), f"shared-{role}", warm_steps[role])
+            for name, role in zip(WARM_STAGES, ROLES, strict=True)
+        ),
+    ]
+    by_folder = {cell.directory: f"round@{cell.key}" for cell in plan.cells.values()}
+    for cell in plan.cells.values():
+        before = by_folder.get(cell.prev)
+        after = (before,) if before else WARM_STAGES
+        stages.append(Stage(f"round@{cell.key}", after, cell.key, steps_of(cell)))
+    stages += [Stage(f"start@{key}", WARM_STAGES, key, 0) for key in plan.starts]
+    cells = tuple(stage.name for stage in stages if "@" in stage.name)
+    return [*stages, Stage("compare", cells, "compare", 0)]
+
+
+def steps_of(cell: Cell) -> int:
+    """Return the training steps of a cell."""
+    trainings = (cell.recipe.generator_training, cell.recipe.policy_training)
+    return sum(training.steps for training in trainings if training is not None)
+
+
+class StageRunner:
+    """Runs stages with `dvc repro -s`, as many at a time as there are slots."""
+
+    def __init__(self, root: Path, slots: int) -> None:
+        """Run in the project folder `root`."""
+        self._root = root
+        self._free = threading.Semaphore(slots)
+        self._running: set[subprocess.Popen[bytes]] = set()
+        self._stopped = False
+
+    def run(self, stage: Stage) -> bool:
+        """Run one stage and return whether it did anything.
+
+        Raises:
+            StageFailed: its command failed.
+        """
+        log = self.log_of(stage)
+        log.parent.mkdir(parents=True, exist_ok=True)
+        command = [sys.executable, "-m", "dvc", "--wait-for-lock", "repro", "-s", stage.name]
+        with self._free, log.open("wb") as stream:
+            if self._stopped:
+                raise StageFailed(f"{stage.name} was not started: the study is stopping")
+            process = subprocess.Popen(
+                guarded_command(command),
+                cwd=self._root,
+                stdin=subprocess.DEVNULL,
+                stdout=stream,
+                stderr=subprocess.STDOUT,
+                env={**os.environ, "DVC_NO_ANALYTICS": "1"},
+                start_new_session=True,
+            )
+            self._running.add(process)
+            code = process.wait()
+            self._running.discard(process)
+        text = log.read_text(encoding="utf-8", errors="replace")
+        if code:
+            raise StageFailed(f"{stage.name} failed: {_reason(text)} (log: {log})")
+        return "Running stage" in text
+
+    def log_of(self, stage: Stage) -> Path:
+        """Return the file that holds what DVC and the stage's command print."""
+        return self._root / "work" / "logs" / stage.group / f"{stage.name.partition('@')[0]}.log"
+
+    def stop(self) -> None:
+        """End all running stages: first their commands, which end their GPU work, then DVC."""
+        self._stopped = True
+        for process in list(self._running):
+            _signal_group(process, signal.SIGTERM)
+        for process in list(self._running):
+            try:
+                process.wait(STOP_SECONDS)
+            except subprocess.TimeoutExpired:
+                _signal_group(process, signal.SIGKILL)
+
+
+def _signal_group(process: subprocess.Popen[bytes], number: signal.Signals) -> None:
+    try:
+        os.killpg(process.pid, number)
+    except ProcessLookupError:
+        return
+
+
+def _reason(text: str) -> str:
+    """Return the sentence in a stage's output that says what went wrong."""
+    lines = [line.strip() for line in text.splitlines() if line.strip()]
+    said = [line for line in lines if line.startswith("error:")]
+    if said:
+        return said[-1].removeprefix("error:").strip()
+    errors = [line for line in lines if line.startswith("ERROR:")]
+    return errors[0].removeprefix("ERROR:").strip() if errors else " ".join(lines[-1:])

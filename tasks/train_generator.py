@@ -1,0 +1,49 @@
+"""Task: the generator's update of a round; a generator that is not updated is carried over."""
+
+from __future__ import annotations
+
+from prefect import task
+
+from dynamicrubric.plan import Cell
+from tasks.console import log_line
+from tasks.record import carry, load_artefact
+from tasks.study import StepResult, Study, request_for
+
+
+@task(task_run_name="train_generator")
+def train_generator(study: Study, cell: Cell, responses: StepResult) -> StepResult:
+    """Train G with GRPO, or keep it; a static evaluator's first round writes its rubrics too."""
+    recipe = cell.recipe
+    before = study.root / cell.prev / "generator"
+    out_dir = study.cell_dir(cell) / "generator"
+    writes_rubrics = recipe.rubrics.evaluator == "static" and recipe.round == 1
+    if recipe.generator_training is None and not writes_rubrics:
+        request = request_for("keep_generator", {"round": recipe.round}, generator=before)
+        return StepResult.of(carry(load_artefact(before), out_dir, request), study.root)
+    inputs = {"generator": before, "prepared": study.prepared}
+    if recipe.generator_training is not None and recipe.generator_training.responses != "anchors":
+        inputs["responses"] = study.root / responses.path
+    identity = {
+        "seed": recipe.seed,
+        "round": recipe.round,
+        "rubrics": recipe.rubrics.model_dump(mode="json"),
+        "verifier": recipe.verifier.model_dump(mode="json"),
+        "training": (
+            recipe.generator_training.model_dump(mode="json") if recipe.generator_training else None
+        ),
+    }
+    return study.run_gpu_step(
+        request_for("train_generator", identity, **inputs),
+        out_dir,
+        lambda dirs: {
+            "recipe": recipe.model_dump(mode="json"),
+            "generator_dir": str(before),
+            "responses_dir": str(study.root / responses.path),
+            "prepared_dir": str(study.prepared),
+            "out_dir": str(dirs.out),
+            "work_dir": str(dirs.work),
+            "checkpoint_every_steps": study.config.runtime.checkpoint_every_steps,
+        },
+        group=cell.key,
+        on_line=log_line(),
+    )
