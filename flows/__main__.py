@@ -29,9 +29,9 @@ Key = Annotated[str, typer.Argument(help="A cell of cells.yaml.")]
 def ablation() -> None:
     """Run the whole study, cells side by side, and compare its arms."""
     _settle_environment()
-    from flows.ablation import ablation as run
+    from flows.driver import run_ablation
 
-    raise typer.Exit(run())
+    raise typer.Exit(run_ablation())
 
 
 @app.command()

@@ -26,3 +26,16 @@ def submit(
 ) -> PrefectFuture[T]:
     """Submit a task; it starts when the futures among its arguments, and `wait_for`, are done."""
     return task.submit(*arguments, return_state=False, wait_for=list(wait_for))
+
+
+def finish(futures: Iterable[PrefectFuture[Any]]) -> None:
+    """Wait for all futures, then raise the exception of the first that failed by itself.
+
+    A task behind a failed one never runs; asking for its result would hide what went wrong.
+    """
+    waited = list(futures)
+    for future in waited:
+        future.wait()
+    for future in waited:
+        if future.state.is_failed() or future.state.is_crashed():
+            future.result()

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from prefect import flow
 
-from flows.dag import submit, thread_runner
+from flows.dag import finish, submit, thread_runner
 from tasks.evaluate_round import evaluate_round
 from tasks.gpu import children_end_first
 from tasks.publish_metrics import publish_metrics
@@ -41,7 +41,7 @@ def run_round(key: str) -> dict[str, float | None]:
         evaluation = submit(evaluate_round, study, cell, policy, generator)
         metrics = submit(publish_metrics, study, cell, evaluation)
         tracked = submit(track_round, study, cell, metrics)
-        tracked.result()
+        finish([responses, generator, policy, evaluation, metrics, tracked])
         figures: dict[str, float | None] = metrics.result()
         return figures
 
@@ -65,6 +65,6 @@ def run_start(key: str) -> dict[str, float | None]:
         evaluation = submit(evaluate_round, study, cell, None, None)
         metrics = submit(publish_metrics, study, cell, evaluation)
         tracked = submit(track_round, study, cell, metrics)
-        tracked.result()
+        finish([evaluation, metrics, tracked])
         figures: dict[str, float | None] = metrics.result()
         return figures

@@ -7,7 +7,7 @@ import signal
 import subprocess
 import sys
 import threading
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -77,8 +77,12 @@ class StageRunner:
         self._running: set[subprocess.Popen[bytes]] = set()
         self._stopped = False
 
-    def run(self, stage: Stage) -> bool:
+    def run(self, stage: Stage, on_start: Callable[[], None]) -> bool:
         """Run one stage and return whether it did anything.
+
+        Args:
+            stage: what to run; its turn may take a while to come.
+            on_start: called when it has.
 
         Raises:
             StageFailed: its command failed.
@@ -99,11 +103,14 @@ class StageRunner:
                 start_new_session=True,
             )
             self._running.add(process)
+            on_start()
             code = process.wait()
             self._running.discard(process)
         text = log.read_text(encoding="utf-8", errors="replace")
         if code:
-            raise StageFailed(f"{stage.name} failed: {_reason(text)} (log: {log})")
+            raise StageFailed(
+                f"{stage.name} failed: {_reason(text)} (log: {log.relative_to(self._root)})"
+            )
         return "Running stage" in text
 
     def log_of(self, stage: Stage) -> Path:

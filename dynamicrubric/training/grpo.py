@@ -306,10 +306,10 @@ class _LogCallback(TrainerCallback):
         logs = logs or {}
         if "train_runtime" in logs:
             return
-        metrics = {
-            ours: float(logs[theirs]) for theirs, ours in _TRL_METRICS.items() if theirs in logs
-        }
-        metrics |= {name: float(value) for name, value in logs.items() if name.startswith("rate/")}
+        named = {ours: logs.get(theirs) for theirs, ours in _TRL_METRICS.items()}
+        named |= {name: value for name, value in logs.items() if name.startswith("rate/")}
+        # TRL logs None where every row was left out: no figure is better than a made-up one.
+        metrics = {name: float(value) for name, value in named.items() if value is not None}
         self._log.write(state.global_step, metrics)
         _check_step(state.global_step, metrics)
 

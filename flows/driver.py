@@ -1,0 +1,100 @@
+"""Runs the whole study: lock, plan, server, stages, results. `make reproduce` ends up here.
+
+Command: `python -m flows ablation`. It starts one Prefect server on loopback for the study (unless
+PREFECT_API_URL names one), runs each stage with DVC in the order of the lattice, and ends with the
+comparison. Run again after a stop, it goes on where it was.
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from rich.console import Console
+from rich.text import Text
+
+from dynamicrubric.errors import DynamicRubricError
+from dynamicrubric.plan import ROLES
+from dynamicrubric.report import compare_arms
+from dynamicrubric.report import console as report
+from flows.planning import settle_plan
+from flows.progress import Progress, shown
+from flows.services import prefect_server
+from flows.stages import stages_of
+from tasks.locks import exclusive
+from tasks.shipping import reconcile, ship_study
+from tasks.study import Study
+from tasks.tracking import prepare_store
+
+if TYPE_CHECKING:
+    from prefect.client.schemas import State
+
+
+def run_ablation() -> int:
+    """Run the study of the current folder; return the exit code.
+
+    Raises:
+        DynamicRubricError: stages failed; names them, their reasons and their logs.
+    """
+    console = Console()
+    study = Study.here()
+    # What happens is on the display and in the log files; Prefect's own lines are in its pages.
+    os.environ.setdefault("PREFECT_LOGGING_HANDLERS_CONSOLE_LEVEL", "CRITICAL")
+    with exclusive(study.work / "locks" / "study.lock", "the study"):
+        settle_plan(study, say=console.print)
+        console.print("Starting the study's Prefect server and MLflow store ...")
+        with prefect_server(study.root):
+            ended = _run_stages(study, console)
+        if not all(state.is_completed() for state in ended.values()):
+            raise _failure(ended)
+        ship_study(study.plan, study.root, study.config)
+    _say_results(study, console)
+    return 0
+
+
+def _run_stages(study: Study, console: Console) -> dict[str, State[str]]:
+    # Prefect reads the server's address when it is imported, so not before the server runs.
+    from flows.ablation import run_study
+    from flows.dag import thread_runner
+    from tasks.prefect_runs import close_dead_runs
+
+    close_dead_runs()
+    prepare_store(study.root)
+    reconcile(study.root)
+    stages = stages_of(study.plan, {role: study.warm_steps(role) for role in ROLES})
+    progress = Progress(study.plan, stages, study.work)
+    console.print(
+        f"{len(study.plan.cells)} cells to train, {study.config.runtime.slots} side by side; "
+        "logs in work/logs"
+    )
+    flow = run_study.with_options(task_runner=thread_runner(len(stages)))
+    with shown(progress, console):
+        return flow(study, stages, progress)
+
+
+def _failure(ended: dict[str, State[str]]) -> DynamicRubricError:
+    """Say which stages failed by themselves; the ones that waited for them are counted."""
+    reasons = [str(state.message) for state in ended.values() if state.is_failed()]
+    waited = sum(not state.is_completed() and not state.is_failed() for state in ended.values())
+    text = "; ".join(reason.partition("StageFailed: ")[2] or reason for reason in reasons)
+    return DynamicRubricError(
+        f"{text}. {waited} stages that build on them were not run; the same command goes on "
+        "from here."
+    )
+
+
+def _say_results(study: Study, console: Console) -> None:
+    questions = {name: arm.question for name, arm in study.config.study.arms.items()}
+    found = compare_arms(study.plan, questions, study.root)
+    console.print(report(found.outcomes, found.differences, found.questions))
+    results = Path("results")
+    console.print(
+        Text(
+            f"\nTable:   {results / 'table.md'}; every figure in {results / 'metrics.csv'}\n"
+            f"Picture: {results / 'study.png'}\n"
+            "Logs:    work/logs, a folder for each cell\n"
+            "Pages:   `make ui` serves Prefect at http://127.0.0.1:4200 and MLflow at "
+            "http://127.0.0.1:5000"
+        )
+    )
