@@ -44,8 +44,8 @@ class WorldConfig(Section):
     name: Literal["postcards"]
     seed: Annotated[int, Field(ge=0)]
     """Seed of everything in the world: splits, texts of the warm start, anchors."""
-    num_heldout_prompts: Annotated[int, Field(ge=8)]
-    """Combinations that no training step sees."""
+    num_heldout_prompts: Annotated[int, Field(ge=8, le=120)]
+    """Combinations that no training step sees; at most half of the world's 240."""
     num_anchors: Annotated[int, Field(ge=2, le=12)]
     """Length n of an anchor list; the paper uses Nectar's 7."""
     anchor_swap_rate: Rate

@@ -10,7 +10,7 @@ from dynamicrubric.worlds.postcards.criteria import true_quality
 from dynamicrubric.worlds.postcards.prompts import PostcardPrompt
 from dynamicrubric.worlds.postcards.texts import compose
 
-_CANDIDATES_PER_ANCHOR = 6
+_CANDIDATES_PER_ANCHOR = 2
 
 
 @dataclass(frozen=True)
@@ -37,11 +37,9 @@ def make_anchors(
     the range found, as Nectar's seven answers spread over models of different strength.
     """
     by_quality: dict[float, str] = {}
-    while len(by_quality) < num_anchors * _CANDIDATES_PER_ANCHOR // 2:
+    while len(by_quality) < num_anchors * _CANDIDATES_PER_ANCHOR:
         text = compose(prompt, rng)
         by_quality.setdefault(true_quality(prompt, text), text)
-        if len(by_quality) >= 2 * num_anchors:
-            break
     ranked = [by_quality[quality] for quality in sorted(by_quality, reverse=True)]
     picks = np.linspace(0, len(ranked) - 1, num_anchors).round().astype(int)
     responses = [ranked[index] for index in picks]
