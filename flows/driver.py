@@ -1,13 +1,15 @@
 """Runs the whole study: lock, plan, server, stages, results. `make reproduce` ends up here.
 
 Command: `python -m flows ablation`. It starts one Prefect server on loopback for the study (unless
-PREFECT_API_URL names one), runs each stage with DVC in the order of the lattice, and ends with the
-comparison. Run again after a stop, it goes on where it was.
+PREFECT_API_URL names one) and one process that imports torch and TRL for all cells, runs each stage
+with DVC in the order of the lattice, and ends with the comparison. Run again after a stop, it goes
+on where it was.
 """
 
 from __future__ import annotations
 
 import os
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -23,8 +25,9 @@ from flows.progress import Progress, shown
 from flows.services import prefect_server
 from flows.stages import stages_of
 from tasks.locks import exclusive
+from tasks.sharedhost import shared_host
 from tasks.shipping import reconcile, ship_study
-from tasks.study import Study
+from tasks.study import METRICS_FILE, PRELOAD, Study
 from tasks.tracking import prepare_store
 
 if TYPE_CHECKING:
@@ -44,13 +47,22 @@ def run_ablation() -> int:
     with exclusive(study.work / "locks" / "study.lock", "the study"):
         settle_plan(study, say=console.print)
         console.print("Starting the study's Prefect server and MLflow store ...")
-        with prefect_server(study.root):
+        with _fork_host(study), prefect_server(study.root):
             ended = _run_stages(study, console)
         if not all(state.is_completed() for state in ended.values()):
             raise _failure(ended)
         ship_study(study.plan, study.root, study.config)
     _say_results(study, console)
     return 0
+
+
+def _fork_host(study: Study) -> AbstractContextManager[object]:
+    """Share a fork host among the cells, unless all of them are finished."""
+    cells = study.plan.cells.values()
+    if all((study.cell_dir(cell) / METRICS_FILE).is_file() for cell in cells):
+        return nullcontext()
+    threads = study.config.runtime.threads_per_task
+    return shared_host(PRELOAD, threads, study.work / "locks")
 
 
 def _run_stages(study: Study, console: Console) -> dict[str, State[str]]:

@@ -27,6 +27,7 @@ logger = logging.getLogger(__name__)
 LOOPBACK: Final = "127.0.0.1"
 START_SECONDS: Final = 180.0
 STOP_SECONDS: Final = 10.0
+FLUSH_SECONDS: Final = 5.0
 _ENVIRONMENT: Final[Mapping[str, str]] = {
     "PREFECT_SERVER_ANALYTICS_ENABLED": "false",
     "PREFECT_CLOUD_ENABLE_ORCHESTRATION_TELEMETRY": "false",
@@ -98,7 +99,19 @@ def prefect_server(root: Path, port: int | None = None, *, ui: bool = False) -> 
         try:
             yield address
         finally:
+            _send_what_is_left()
             os.environ.pop("PREFECT_API_URL", None)
+
+
+def _send_what_is_left() -> None:
+    """Send the log lines and events that Prefect still holds back, while there is a server."""
+    if "prefect" not in sys.modules:
+        return
+    from prefect.events.worker import EventsWorker
+    from prefect.logging.handlers import APILogWorker
+
+    for worker in (APILogWorker, EventsWorker):
+        worker.drain_all(timeout=FLUSH_SECONDS)
 
 
 def _server_command(port: int) -> list[str]:

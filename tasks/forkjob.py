@@ -102,7 +102,9 @@ def _flush_log() -> None:
 def _prepare(job: Mapping[str, Any]) -> None:
     os.chdir(job["cwd"])
     sys.path[:] = job["sys_path"]
-    os.environ.update(job["env"])
+    for name in os.environ.keys() - job["env"].keys():
+        del os.environ[name]
+    os.environ.update(job["env"])  # the caller's, not the host's
     if "torch" in sys.modules:
         sys.modules["torch"].set_num_threads(job["threads"])
 

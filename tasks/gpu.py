@@ -1,10 +1,11 @@
 """The one place that launches GPU work: a child process with a log, a slot and a deadline.
 
 `launch` runs a function in a process forked from a host that has imported the heavy libraries once
-(`tasks.forkhost`). Whatever happens to the caller, the work ends with it: the host sees the
-caller's sockets close, and the kernel kills the work if the host dies. `launch` may be called from
-several threads. Wrap a flow's body in `children_end_first`, so that Ctrl-C and SIGTERM end the
-work before they unwind the flow; a thread that waits for work cannot be interrupted otherwise.
+(`tasks.forkhost`), for one process or for all of a study. Whatever happens to the caller, the work
+ends with it: the host sees the caller's sockets close, and the kernel kills the work if the host
+dies. `launch` may be called from several threads. Wrap a flow's body in `children_end_first`, so
+that Ctrl-C and SIGTERM end the work before they unwind the flow; a thread that waits for work
+cannot be interrupted otherwise.
 """
 
 from __future__ import annotations
@@ -24,8 +25,9 @@ from types import FrameType
 from typing import Any, Final
 
 from dynamicrubric.errors import DynamicRubricError, InstrumentError, UserError
-from tasks.hosts import ForkHost, StepCrashed, close_hosts, host_for, search_path, thread_env
+from tasks.hosts import Host, StepCrashed, close_hosts, job_environment, search_path
 from tasks.logtail import LogTail, last_lines
+from tasks.sharedhost import open_channel
 
 __all__ = [
     "StepCrashed",
@@ -89,7 +91,7 @@ def launch(
         what: what it is, in messages and for those who wait ("train_policy of coevolved-r2").
         threads: CPU threads of the job.
         devices: CUDA_VISIBLE_DEVICES of each slot; empty leaves the variable alone (CPU).
-        env: further environment variables, set in the job before it imports `target`.
+        env: environment variables beside this process's own, which the job gets as they are now.
         preload: modules that the host imports once, for all jobs with the same preload.
         grace_seconds: time between SIGTERM and SIGKILL.
         on_wait: told who holds the slots, while the job waits for one.
@@ -114,15 +116,15 @@ def launch(
         "what": what,
         "threads": threads,
         "devices": list(devices),
-        "env": thread_env(threads) | dict(env or {}),
+        "env": job_environment(threads) | dict(env or {}),
         "cwd": os.getcwd(),
         "sys_path": search_path(),
     }
     line = json.dumps(job, allow_nan=False).encode() + b"\n"
-    host = host_for(tuple(preload), threads, slots_dir)
+    host, channel = open_channel(tuple(preload), threads, slots_dir)
     tail = LogTail(log_path, on_line)
     run = _Run(host, what, log_path, deadline_seconds, grace_seconds, on_wait, tail)
-    with host.open_channel() as run.channel:  # closing it ends the job, whatever raised
+    with channel as run.channel:  # closing it ends the job, whatever raised
         _RUNNING.add(run)
         try:
             run.channel.sendall(line)
@@ -188,7 +190,7 @@ def _stopping_first(previous: _Handler) -> Callable[[int, FrameType | None], Non
 class _Run:
     """One job, followed from the thread that launched it."""
 
-    host: ForkHost
+    host: Host
     what: str
     log_path: Path
     deadline_seconds: float

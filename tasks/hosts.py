@@ -1,4 +1,7 @@
-"""The parent's end of the fork hosts: one for each set of preloaded modules and thread count."""
+"""The parent's end of the fork hosts: one for each set of preloaded modules and thread count.
+
+A process whose starter shares a host (`tasks.sharedhost`) does without its own.
+"""
 
 from __future__ import annotations
 
@@ -6,12 +9,14 @@ import atexit
 import json
 import logging
 import os
+import select
 import socket
 import subprocess
 import sys
 import threading
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Final
+from typing import Final, Protocol
 
 from dynamicrubric.errors import DynamicRubricError, InstrumentError
 from tasks.disk import disk_errors
@@ -20,16 +25,18 @@ logger = logging.getLogger(__name__)
 
 _BOOTSTRAP: Final = (
     "import json, sys; sys.path[:] = json.loads(sys.argv[1]); from tasks.forkhost import main; "
-    "main(int(sys.argv[2]), sys.argv[3:])"
+    "main(**json.loads(sys.argv[2]))"
 )
-# The host starts no thread before it forks, and its children see the same order of sets.
+# The host starts no thread before it forks, and its children see the same order of sets. TRL would
+# import the whole of MLflow (3 s of CPU) because it is there; training does not use it. Jobs write
+# to log files, where progress bars are noise.
 _QUIET_HOST: Final = {
     "OPENBLAS_NUM_THREADS": "1",
     "JE_ARROW_MALLOC_CONF": "background_thread:false",
     "PYTHONHASHSEED": "0",
+    "DISABLE_MLFLOW_INTEGRATION": "TRUE",
+    "HF_HUB_DISABLE_PROGRESS_BARS": "1",
 }
-
-
 _CLOSE_SECONDS: Final = 15.0
 
 
@@ -47,32 +54,57 @@ def search_path() -> list[str]:
     return [entry or os.getcwd() for entry in sys.path]
 
 
+def job_environment(threads: int) -> dict[str, str]:
+    """Return this process's environment as a job with so many threads is to have it."""
+    return os.environ | thread_env(threads) | _QUIET_HOST
+
+
 class ForkHost:
     """The parent's end of a fork host."""
 
-    def __init__(self, preload: tuple[str, ...], threads: int, log_dir: Path) -> None:
+    def __init__(
+        self,
+        preload: tuple[str, ...],
+        threads: int,
+        log_dir: Path,
+        *,
+        listener: socket.socket | None = None,
+        hello: Mapping[str, object] | None = None,
+    ) -> None:
+        """Start it; `await_ready` before its first job, unless all come through `listener`."""
         self._control, theirs = socket.socketpair()
         self._sending = threading.Lock()
+        self._ready = False  # or not known yet
+        shared = [] if listener is None else [listener.fileno()]
         with theirs, disk_errors("starting the fork host", log_dir):
             log_dir.mkdir(parents=True, exist_ok=True)
             self.log_path = log_dir / "forkhost.log"
-            arguments = [json.dumps(search_path()), str(theirs.fileno()), *preload]
+            arguments = {
+                "control_fd": theirs.fileno(),
+                "preload": preload,
+                "listener_fd": shared[0] if shared else None,
+                "hello": hello,
+            }
             with self.log_path.open("ab") as log:
                 self._process = subprocess.Popen(
-                    [sys.executable, "-c", _BOOTSTRAP, *arguments],
+                    [
+                        sys.executable,
+                        "-c",
+                        _BOOTSTRAP,
+                        *map(json.dumps, (search_path(), arguments)),
+                    ],
                     stdin=subprocess.DEVNULL,
                     stdout=log,
                     stderr=log,
-                    pass_fds=[theirs.fileno()],
+                    pass_fds=[theirs.fileno(), *shared],
                     start_new_session=True,  # it has to outlive a killed process group, to clean up
-                    env=os.environ | thread_env(threads) | _QUIET_HOST,
+                    env=job_environment(threads),
                 )
-        try:
-            self._await_ready()
-        except BaseException:
-            self._process.kill()  # it may be in the middle of a long import
-            self.close()
-            raise
+
+    @property
+    def pid(self) -> int:
+        """The host's process."""
+        return self._process.pid
 
     def alive(self) -> bool:
         """Say whether the host's process is still there."""
@@ -91,6 +123,8 @@ class ForkHost:
 
     def close(self) -> None:
         """End the host, which ends its jobs first."""
+        if not select.select([self._control], [], [], 0)[0] and not self._ready:
+            self._process.kill()  # in the middle of a long import, so there are no jobs
         self._control.close()
         try:
             self._process.wait(_CLOSE_SECONDS)
@@ -102,7 +136,21 @@ class ForkHost:
         """In a forked copy of the parent: the host must not take this copy for its parent."""
         self._control.close()
 
-    def _await_ready(self) -> None:
+    def await_ready(self) -> None:
+        """Wait until the host has imported its modules.
+
+        Raises:
+            InstrumentError: it cannot; no process is left.
+        """
+        try:
+            self._read_readiness()
+        except BaseException:
+            self._process.kill()  # it may be in the middle of a long import
+            self.close()
+            raise
+        self._ready = True
+
+    def _read_readiness(self) -> None:
         with self._control.makefile("rb") as stream:
             line = stream.readline()
         message = json.loads(line) if line.endswith(b"\n") else {"kind": "dead"}
@@ -116,6 +164,14 @@ class ForkHost:
                 f"{message['error']}, see {self.log_path}. Install what is missing and run again."
             )
         raise InstrumentError(f"the fork host ended while it was starting, see {self.log_path}")
+
+
+class Host(Protocol):
+    """What `tasks.gpu.launch` needs of a fork host."""
+
+    def alive(self) -> bool:
+        """Say whether jobs sent to it can still be alive."""
+        ...
 
 
 _HOSTS: Final[dict[tuple[tuple[str, ...], int], ForkHost]] = {}
@@ -132,6 +188,7 @@ def host_for(preload: tuple[str, ...], threads: int, log_dir: Path) -> ForkHost:
         host = _HOSTS.get((preload, threads))
         if host is None or not host.alive():
             host = ForkHost(preload, threads, log_dir)
+            host.await_ready()
             _HOSTS[preload, threads] = host
         return host
 

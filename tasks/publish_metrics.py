@@ -13,9 +13,8 @@ from prefect import task
 
 from dynamicrubric.plan import Cell
 from dynamicrubric.report.cellfiles import CellFiles, load_cell
-from tasks.study import StepResult, Study
+from tasks.study import METRICS_FILE, StepResult, Study
 
-METRICS_FILE: Final = "metrics.json"
 TRAINING_FILE: Final = "training.csv"
 CURVES: Final[Mapping[str, tuple[str, str]]] = {
     "policy_reward": ("policy", "reward"),

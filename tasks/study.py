@@ -21,6 +21,8 @@ logger = logging.getLogger(__name__)
 
 PRELOAD: Final = ("dynamicrubric.training.preload",)
 PREPARED_DIR: Final = "data/prepared"
+METRICS_FILE: Final = "metrics.json"
+"""The last that a cell writes."""
 
 
 @dataclass(frozen=True)

@@ -26,6 +26,7 @@ def write_file(path: str, text: str) -> None:
 def report_environment(path: str) -> None:
     facts = {
         "pid": os.getpid(),
+        "parent": os.getppid(),
         "leads_its_session": os.getsid(0) == os.getpid(),
         "devices": os.environ.get("CUDA_VISIBLE_DEVICES"),
         "omp": os.environ.get("OMP_NUM_THREADS"),
@@ -35,6 +36,16 @@ def report_environment(path: str) -> None:
         "preloaded": "xml.dom.minidom" in sys.modules,
     }
     Path(path).write_text(json.dumps(facts), encoding="utf-8")
+
+
+def report_sockets(path: str) -> None:
+    names = os.listdir("/proc/self/fd")
+    links = [
+        os.readlink(f"/proc/self/fd/{name}")
+        for name in names
+        if name.isdigit() and os.path.lexists(f"/proc/self/fd/{name}")
+    ]
+    Path(path).write_text(str(sum(link.startswith("socket:") for link in links)))
 
 
 def kill_itself() -> None:
