@@ -114,8 +114,12 @@ class StageRunner:
         return "Running stage" in text
 
     def log_of(self, stage: Stage) -> Path:
-        """Return the file that holds what DVC and the stage's command print."""
-        return self._root / "work" / "logs" / stage.group / f"{stage.name.partition('@')[0]}.log"
+        """Return the file that holds what DVC and the stage's command print.
+
+        The logs of the stage's GPU steps lie beside it, each named after its step.
+        """
+        name = f"dvc-{stage.name.partition('@')[0]}.log"
+        return self._root / "work" / "logs" / stage.group / name
 
     def stop(self) -> None:
         """End all running stages: first their commands, which end their GPU work, then DVC."""

@@ -30,6 +30,7 @@ from trl import GRPOConfig, GRPOTrainer
 from dynamicrubric.engines.tokenizer import FrameTokenizer
 from dynamicrubric.engines.transformers import TransformersEngine
 from dynamicrubric.errors import InstrumentError
+from dynamicrubric.training.console import progress_line, quiet_libraries, without_printer
 
 _COMPLETE_MARK: Final = "complete.json"
 # TRL's log name to ours; wall times are left out, so that equal runs write equal logs.
@@ -129,6 +130,7 @@ def train_grpo(
     Raises:
         InstrumentError: a rate above its limit, or a loss that is no number.
     """
+    quiet_libraries()
     tokenizer = FrameTokenizer.load(model_dir)
     log = _StepLog(work_dir, settings.steps)
     trainer = GRPOTrainer(
@@ -140,6 +142,7 @@ def train_grpo(
         rollout_func=_rollout_function(rollout, tokenizer, settings, log),
         callbacks=[_LogCallback(log), _CheckpointCallback()],
     )
+    without_printer(trainer)
     checkpoint = last_complete_checkpoint(work_dir / "checkpoints")
     start = int(checkpoint.name.rpartition("-")[2]) if checkpoint else 0
     log.keep_until(start)
@@ -311,6 +314,9 @@ class _LogCallback(TrainerCallback):
         # TRL logs None where every row was left out: no figure is better than a made-up one.
         metrics = {name: float(value) for name, value in named.items() if value is not None}
         self._log.write(state.global_step, metrics)
+        line = progress_line(state.global_step, state.max_steps, metrics)
+        if line:
+            print(line, flush=True)
         _check_step(state.global_step, metrics)
 
 

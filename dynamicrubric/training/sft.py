@@ -22,6 +22,7 @@ from trl import SFTConfig, SFTTrainer
 from dynamicrubric.config import BackboneConfig, SupervisedConfig
 from dynamicrubric.engines.tokenizer import FrameTokenizer
 from dynamicrubric.prompts.frames import generator_prompt, policy_prompt
+from dynamicrubric.training.console import progress_line, quiet_libraries, without_printer
 from dynamicrubric.worlds.prepared import read_jsonl
 
 Example = tuple[list[int], list[int]]
@@ -83,6 +84,7 @@ def train_supervised(
     work_dir: Path,
 ) -> None:
     """Train a new backbone on completions (the prompt carries no loss) and save it to `out_dir`."""
+    quiet_libraries()
     longest = max(len(prompt) + len(completion) for prompt, completion in examples)
     model = new_backbone(backbone, tokenizer, max(1024, 2 * longest), seed)
     columns = {
@@ -119,6 +121,7 @@ def train_supervised(
         processing_class=tokenizer.hf,
         callbacks=[_ProgressCallback(log)],
     )
+    without_printer(trainer)
     trainer.train()
     model.save_pretrained(str(out_dir))
     tokenizer.hf.save_pretrained(str(out_dir))
@@ -146,3 +149,6 @@ class _ProgressCallback(TrainerCallback):
         line = {"step": state.global_step, "total": state.max_steps, "metrics": kept}
         with self._path.open("a", encoding="utf-8") as stream:
             stream.write(json.dumps(line) + "\n")
+        shown = progress_line(state.global_step, state.max_steps, kept)
+        if shown:
+            print(shown, flush=True)
