@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Final
 
 import numpy as np
 
 from dynamicrubric.types import Item, Rubric
-from dynamicrubric.worlds.postcards.criteria import check, criteria_for
+from dynamicrubric.worlds.postcards.criteria import check, criteria_for, vocabulary
 from dynamicrubric.worlds.postcards.prompts import PostcardPrompt
 
 _DISCRIMINATING_SHARE = 0.5
 _MAX_WEIGHT = 5
+_ORDER: Final = {criterion: place for place, criterion in enumerate(sorted(vocabulary()))}
 
 
 def prior_rubric(
@@ -24,7 +26,7 @@ def prior_rubric(
 
     Good and bad criteria are equally likely and weights are uniform on 1..5, so the prior points
     nowhere. `num_items` is the fewest and the most items. Without responses (a static evaluator)
-    all items are random.
+    all items are random. Items keep one order, so that no repetition has to be unlearnt.
     """
     criteria = [c.criterion for c in criteria_for(prompt)]
     useful = [c for c in criteria if 0 < sum(bool(check(c, r)) for r in responses) < len(responses)]
@@ -35,6 +37,7 @@ def prior_rubric(
         criterion = str(rng.choice(pool))
         if criterion not in chosen:
             chosen.append(criterion)
+    chosen.sort(key=_ORDER.__getitem__)
     return Rubric(
         tuple(Item(criterion, int(rng.integers(1, _MAX_WEIGHT + 1))) for criterion in chosen)
     )

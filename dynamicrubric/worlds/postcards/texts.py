@@ -1,7 +1,8 @@
 """Postcards of mixed quality: the warm start's texts and the anchors' candidates.
 
 Each feature is drawn on its own, good and bad ones with equal chance, so that the start policy's
-true quality is about zero and every criterion separates its responses.
+true quality is about zero and every criterion separates its responses. Phrases keep one order, as
+people's postcards do: what is learnt is which to write, not how to shuffle them.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from dynamicrubric.worlds.postcards.criteria import COLOURS, sights_of
 from dynamicrubric.worlds.postcards.prompts import PostcardPrompt
 
 FEATURE_RATE: Final = 0.4
+_FILLER_RATE: Final = 0.4
 _FILLERS: Final = ("all is well", "more soon", "we walk and rest", "time goes by here")
 _ENDINGS: Final = (".", "?", "")
 
@@ -29,29 +31,24 @@ def compose(prompt: PostcardPrompt, rng: np.random.Generator, rate: float = FEAT
     Returns:
         Comma-separated phrases, 3 to about 40 words.
     """
-    good, bad = sights_of(prompt.place)
-    phrases = [f"saw the {sight}" for sight in (*good, *bad) if rng.random() < rate]
-    phrases += [phrase for phrase in _phrases(prompt, rng) if rng.random() < rate]
-    phrases += [str(rng.choice(_FILLERS)) for _ in range(int(rng.integers(0, 5)))]
-    if not phrases:
-        phrases = [str(rng.choice(_FILLERS))]
-    order = rng.permutation(len(phrases))
-    body = [phrases[index] for index in order]
-    if rng.random() < rate:
-        body.insert(0, "the days fly")
-    return ", ".join(body) + str(rng.choice(_ENDINGS))
+    chosen = [phrase for phrase in _features(prompt, rng) if rng.random() < rate]
+    chosen += [phrase for phrase in _FILLERS if rng.random() < _FILLER_RATE]
+    return ", ".join(chosen or [_FILLERS[0]]) + str(rng.choice(_ENDINGS))
 
 
-def _phrases(prompt: PostcardPrompt, rng: np.random.Generator) -> list[str]:
-    """Return one phrase for each feature that is neither a sight, an opening nor an ending."""
+def _features(prompt: PostcardPrompt, rng: np.random.Generator) -> list[str]:
+    """Return one phrase for each feature that is not an ending, in the order of a postcard."""
+    sights = sorted(sight for way in sights_of(prompt.place) for sight in way)
     return [
+        "the days fly",
         f"dear {prompt.recipient}",
         f"happy {prompt.occasion}",
-        "thank you",
-        f"{int(rng.integers(2, 10))} days left",
+        *(f"saw the {sight}" for sight in sights),
         f"{rng.choice(COLOURS)} skies",
-        "WOW",
-        "something nice",
         "very very warm",
+        "something nice",
         "no money left",
+        "WOW",
+        f"{int(rng.integers(2, 10))} days left",
+        "thank you",
     ]
