@@ -15,7 +15,7 @@ from dynamicrubric.engines.programmatic import ProgrammaticVerifier
 from dynamicrubric.plan import CellRecipe, parse_recipe
 from dynamicrubric.prompts.frames import generator_prompt, policy_prompt
 from dynamicrubric.seeds import derive_seed
-from dynamicrubric.worlds.postcards.criteria import check, true_quality
+from dynamicrubric.worlds.postcards.criteria import check, names, true_quality
 from dynamicrubric.worlds.postcards.prompts import prompt_by_id
 from dynamicrubric.worlds.prepared import PreparedData, Split, load_prepared, read_jsonl
 
@@ -52,7 +52,7 @@ def prepare(
     for row in read_jsonl(out / "sft_generator.jsonl"):
         texts += [row["prompt"], *row["responses"], row["rubric"]]
     texts += [row["response"] for row in read_jsonl(out / "sft_policy.jsonl")]
-    train_tokenizer(texts, vocab_size).save_pretrained(str(out / "tokenizer"))
+    train_tokenizer(texts, vocab_size, names()).save_pretrained(str(out / "tokenizer"))
 
 
 def warm_start(

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
-from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
+from tokenizers import Regex, Tokenizer, decoders, models, pre_tokenizers, trainers
 from transformers import PreTrainedTokenizerFast
 
 from dynamicrubric.prompts.frames import BOS, CONTROL_TOKENS, EOS, PAD
@@ -51,17 +52,27 @@ class FrameTokenizer:
         return str(self.hf.decode([i for i in ids if i not in self.control_ids]))
 
 
-def train_tokenizer(texts: Iterable[str], vocab_size: int) -> PreTrainedTokenizerFast:
+def train_tokenizer(
+    texts: Iterable[str], vocab_size: int, names: Sequence[str] = ()
+) -> PreTrainedTokenizerFast:
     """Train a byte-level BPE on the world's texts.
 
     Without the regex split (`use_regex=False`) merges cross spaces and punctuation, so that JSON
     scaffolding and whole phrases become single tokens and sequences stay short. They do not cross
     commas: a token that held two phrases of one training text would teach nothing about others.
+
+    Args:
+        texts: what the models read and write.
+        vocab_size: most tokens, the control tokens and the 256 bytes included.
+        names: words that stay tokens of their own, wherever they stand, so that a model can copy
+            them from its prompt.
     """
+    whole = Regex(" (?:" + "|".join(map(re.escape, names)) + ")") if names else Regex("$^")
     tokenizer = Tokenizer(models.BPE())
     tokenizer.pre_tokenizer = pre_tokenizers.Sequence(
         [
             pre_tokenizers.Split(",", "merged_with_next"),
+            pre_tokenizers.Split(whole, "isolated"),
             pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False),
         ]
     )

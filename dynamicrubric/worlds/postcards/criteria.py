@@ -179,9 +179,14 @@ def true_quality(prompt: PostcardPrompt, response: str) -> float:
     return earned / sum(c.worth for c in criteria if c.worth > 0)
 
 
+def names() -> tuple[str, ...]:
+    """Return the words that a prompt decides: places, recipients, occasions and sights."""
+    return (*PLACES, *RECIPIENTS, *OCCASIONS, *SIGHTS)
+
+
 def vocabulary() -> tuple[str, ...]:
     """Return every criterion sentence that some prompt of the world has."""
-    names = [f"greets {name}" for name in RECIPIENTS]
-    names += [f"names the {occasion}" for occasion in OCCASIONS]
-    names += [f"mentions the {sight}" for sight in SIGHTS]
-    return (*names, *_FIXED)
+    open_ended = [f"greets {name}" for name in RECIPIENTS]
+    open_ended += [f"names the {occasion}" for occasion in OCCASIONS]
+    open_ended += [f"mentions the {sight}" for sight in SIGHTS]
+    return (*open_ended, *_FIXED)
