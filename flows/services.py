@@ -36,6 +36,18 @@ _ENVIRONMENT: Final[Mapping[str, str]] = {
     "PREFECT_UI_SHOW_PROMOTIONAL_CONTENT": "false",
 }
 
+# Services for schedules, late runs, automations and the like: a study has none of them, and they
+# take half of what its server costs while nothing happens. `make ui` runs them all.
+_UNUSED_SERVICES: Final = (
+    "SCHEDULER",
+    "LATE_RUNS",
+    "CANCELLATION_CLEANUP",
+    "PAUSE_EXPIRATIONS",
+    "FOREMAN",
+    "TRIGGERS",
+    "REPOSSESSOR",
+)
+
 
 def prefect_environment(root: Path) -> dict[str, str]:
     """Return Prefect's settings of a study, those the user has set taking precedence."""
@@ -124,7 +136,9 @@ def _server_command(port: int) -> list[str]:
 
 
 def _server_environment(port: int, *, ui: bool) -> dict[str, str]:
+    unused = () if ui else _UNUSED_SERVICES
     return {
+        **{f"PREFECT_SERVER_SERVICES_{name}_ENABLED": "false" for name in unused},
         **os.environ,
         "PREFECT_SERVER_API_HOST": LOOPBACK,
         "PREFECT_SERVER_API_PORT": str(port),
