@@ -27,7 +27,7 @@ from flows.stages import stages_of
 from tasks.locks import exclusive
 from tasks.sharedhost import shared_host
 from tasks.shipping import reconcile, ship_study
-from tasks.study import METRICS_FILE, PRELOAD, Study
+from tasks.study import METRICS_FILE, PRELOAD, TRACKER_PRELOAD, Study
 from tasks.tracking import prepare_store
 
 if TYPE_CHECKING:
@@ -62,7 +62,7 @@ def _fork_host(study: Study) -> AbstractContextManager[object]:
     if all((study.cell_dir(cell) / METRICS_FILE).is_file() for cell in cells):
         return nullcontext()
     threads = study.config.runtime.threads_per_task
-    return shared_host(PRELOAD, threads, study.work / "locks")
+    return shared_host((*PRELOAD, *TRACKER_PRELOAD), threads, study.work / "locks")
 
 
 def _run_stages(study: Study, console: Console) -> dict[str, State[str]]:

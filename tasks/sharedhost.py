@@ -52,6 +52,11 @@ def shared_host(preload: Sequence[str], threads: int, folder: Path) -> Iterator[
         host.close()
 
 
+def is_shared() -> bool:
+    """Say whether this process was given a shared host."""
+    return bool(os.environ.get(VARIABLE))
+
+
 def open_channel(
     preload: tuple[str, ...], threads: int, log_dir: Path
 ) -> tuple[Host, socket.socket]:
@@ -81,7 +86,7 @@ _CONNECTED: Final = _ConnectedHost()
 
 
 def _description(preload: tuple[str, ...], threads: int) -> dict[str, Any]:
-    """Return what has to be equal for a host to stand in for one's own."""
+    """Return what has to fit for a host to stand in for one's own: it may import more."""
     code = str(Path(__file__).resolve().parent)
     return {"preload": list(preload), "threads": threads, "python": sys.executable, "code": code}
 
@@ -117,9 +122,10 @@ def _connect(path: Path, wanted: dict[str, Any]) -> socket.socket:
                 raise ConnectionResetError("it ended before it was ready")
             line += data
         hello = json.loads(line)
+        missing = set(wanted.pop("preload")) - set(hello.pop("preload"))
         different = [key for key, value in wanted.items() if hello.get(key) != value]
-        if different:
-            raise ValueError(f"it has another {', '.join(different)}")
+        if missing or different:
+            raise ValueError(f"it has {_in_words(missing, different)}")
         if hello["threads_started"]:
             logger.warning("the fork host has started threads: %s", hello["threads_started"])
         channel.settimeout(None)
@@ -127,6 +133,11 @@ def _connect(path: Path, wanted: dict[str, Any]) -> socket.socket:
         channel.close()
         raise
     return channel
+
+
+def _in_words(missing: set[str], different: list[str]) -> str:
+    lacks = [f"not imported {name}" for name in sorted(missing)]
+    return ", ".join(lacks + [f"another {name}" for name in different])
 
 
 @contextmanager

@@ -20,6 +20,7 @@ from tasks.record import Artefact, BuildDirs, StepRequest, run_step
 logger = logging.getLogger(__name__)
 
 PRELOAD: Final = ("dynamicrubric.training.preload",)
+TRACKER_PRELOAD: Final = ("tasks.preload_tracker",)
 PREPARED_DIR: Final = "data/prepared"
 METRICS_FILE: Final = "metrics.json"
 """The last that a cell writes."""

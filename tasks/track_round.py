@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from prefect import task
 from prefect.artifacts import create_markdown_artifact, create_table_artifact
+from prefect.logging import get_run_logger
 
 from dynamicrubric.plan import Cell
 from dynamicrubric.report.cellfiles import load_cell
 from dynamicrubric.report.samples import rubric_samples
-from tasks.shipping import ship_round
+from tasks.shipjob import ship
 from tasks.study import Study
 
 
@@ -19,7 +20,9 @@ def track_round(study: Study, cell: Cell, metrics: dict[str, float | None]) -> s
     Returns:
         Why the tracker did not take it, or None: tracking trouble never stops a study.
     """
-    outcome = ship_round(study.plan, cell.key, study.root, study.config)
+    outcome = ship(study, cell.key)
+    if not outcome.ok:
+        get_run_logger().warning("%s (shipped later, with the comparison)", outcome.reason)
     slug = cell.key.replace("_", "-")
     files = load_cell(study.root, cell)
     create_table_artifact(

@@ -9,6 +9,7 @@ nowhere else, logged, and returned as a `TrackingOutcome` that is not `ok`.
 
 from __future__ import annotations
 
+import importlib
 import logging
 import os
 import socket
@@ -45,6 +46,13 @@ ENVIRONMENT: Final[Mapping[str, str]] = {
     "MLFLOW_SUPPRESS_PRINTING_URL_TO_STDOUT": "true",
 }
 """Set before MLflow is imported, unless the user has set it."""
+_FOR_SHIPPING: Final = (
+    "mlflow",
+    "mlflow.db",
+    "mlflow.store.tracking.sqlalchemy_store",
+    "pyarrow.csv",
+    "pyarrow.parquet",
+)
 T = TypeVar("T")
 Status = Literal["RUNNING", "SCHEDULED", "FINISHED", "FAILED", "KILLED"]
 
@@ -262,6 +270,13 @@ def _migrate(uri: str) -> None:
         made = Path(folder) / database.name
         upgrade.callback(f"sqlite:///{made}")
         made.rename(database)
+
+
+def import_tracker() -> None:
+    """Import all that shipping needs, for a process whose forks are to ship."""
+    _trouble()
+    for name in _FOR_SHIPPING:
+        importlib.import_module(name)
 
 
 def _settle_environment() -> None:

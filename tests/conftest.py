@@ -43,7 +43,13 @@ SETTINGS = {
 }
 os.environ.update(SETTINGS)
 # Servers and trackers of the person who runs the tests are none of the tests' business.
-for name in ("PREFECT_API_URL", "PREFECT_API_KEY", "PREFECT_PROFILE", "MLFLOW_TRACKING_URI"):
+for name in (
+    "DYNAMICRUBRIC_FORK_HOST",
+    "MLFLOW_TRACKING_URI",
+    "PREFECT_API_KEY",
+    "PREFECT_API_URL",
+    "PREFECT_PROFILE",
+):
     os.environ.pop(name, None)
 
 

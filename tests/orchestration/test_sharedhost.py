@@ -101,6 +101,12 @@ def test_shared_host_preloads_while_the_launch_waits(run, tmp_path):
     assert parent_of(path) == host.pid
 
 
+def test_shared_host_that_imports_more_than_needed_is_used(run, tmp_path):
+    with shared_host(("xml.dom.minidom", "json"), 1, tmp_path / "locks") as host:
+        run("jobs:report_environment", {"path": str(tmp_path / "facts")}, preload=["json"])
+    assert parent_of(tmp_path / "facts") == host.pid
+
+
 def test_shared_host_socket_is_for_its_user_only_whatever_the_path_length(run, tmp_path):
     folder = tmp_path / ("long" * 30)
     with shared_host((), 1, folder) as host:
@@ -168,7 +174,8 @@ def test_shared_host_nonsense_from_a_caller_ends_no_other_job(run, host, bench, 
 
 
 @pytest.mark.parametrize(
-    ("wanted", "difference"), [({"threads": 2}, "threads"), ({"preload": ["json"]}, "preload")]
+    ("wanted", "difference"),
+    [({"threads": 2}, "another threads"), ({"preload": ["json"]}, "not imported json")],
 )
 def test_launch_that_needs_another_host_takes_its_own(
     run, host, tmp_path, caplog, wanted, difference
@@ -176,7 +183,7 @@ def test_launch_that_needs_another_host_takes_its_own(
     with caplog.at_level(logging.WARNING):
         run("jobs:report_environment", {"path": str(tmp_path / "facts")}, **wanted)
     assert parent_of(tmp_path / "facts") != host.pid
-    assert f"one of our own: it has another {difference}" in caplog.text
+    assert f"one of our own: it has {difference}" in caplog.text
 
 
 def test_launch_when_the_shared_host_is_gone_takes_its_own(run, host, bench, tmp_path, caplog):

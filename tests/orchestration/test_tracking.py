@@ -13,13 +13,15 @@ from pathlib import Path
 import pyarrow.parquet as pq
 import pytest
 
-from dynamicrubric.config import Config
+from dynamicrubric.config import Config, load_config
 from dynamicrubric.errors import UserError
 from dynamicrubric.metrics import ROUND_METRICS, tracker_keys
-from dynamicrubric.plan import expand
+from dynamicrubric.plan import expand, write_plan
 from dynamicrubric.report import write_comparison
 from dynamicrubric.yamlio import dump_yaml
+from tasks import shipjob
 from tasks.payload import Point, gather_round, sendable
+from tasks.sharedhost import shared_host
 from tasks.shipping import (
     close_round,
     log_comparison,
@@ -28,6 +30,7 @@ from tasks.shipping import (
     ship_round,
     ship_study,
 )
+from tasks.study import TRACKER_PRELOAD, Study
 from tasks.tracking import default_uri, open_store, prepare_store, ui_command, ui_environment
 
 HELPERS = Path(__file__).parents[1] / "report"
@@ -347,3 +350,26 @@ def test_ui_command_listens_on_loopback_alone(tmp_path, monkeypatch):
     assert os.environ.items() <= ui_environment().items()
     with pytest.raises(UserError, match=r"0\.0\.0\.0"):
         ui_command(tmp_path, host="0.0.0.0")
+
+
+@pytest.fixture
+def with_settings(study):
+    """The study with params.yaml and cells.yaml in its folder, as jobs in other processes need."""
+    dump_yaml(study.config.model_dump(mode="json", exclude_none=True), study.root / "params.yaml")
+    write_plan(expand(load_config(study.root / "params.yaml")), study.root / "cells.yaml")
+    return Study(study.root)
+
+
+def test_ship_in_a_fork_of_the_shared_host_is_what_shipping_here_is(
+    with_settings, study, monkeypatch
+):
+    threads = study.config.runtime.threads_per_task
+    with shared_host(TRACKER_PRELOAD, threads, study.root / "work/locks"):
+        outcome = shipjob.ship(with_settings, "coevolved-s1-r1")
+        monkeypatch.setenv("MLFLOW_TRACKING_URI", f"sqlite:///{study.root}/params.yaml")
+        refused = shipjob.ship(with_settings, "coevolved-s1-r1")
+        monkeypatch.delenv("MLFLOW_TRACKING_URI")
+    assert outcome.ok and len(outcome.run_ids) == 2
+    assert shipjob.ship(with_settings, "coevolved-s1-r1") == outcome
+    assert not refused.ok and "not a database" in refused.reason
+    assert with_settings.log_path("coevolved-s1-r1", "track_round").exists()
