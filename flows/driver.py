@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 from rich.console import Console
 from rich.text import Text
 
+from dynamicrubric.boundary import EXIT_INTERRUPTED, EXIT_OK
 from dynamicrubric.errors import DynamicRubricError
 from dynamicrubric.plan import ROLES
 from dynamicrubric.report import compare_arms
@@ -41,6 +42,15 @@ def run_ablation() -> int:
         DynamicRubricError: stages failed; names them, their reasons and their logs.
     """
     console = Console()
+    try:
+        _run(console)
+    except KeyboardInterrupt:  # said here: Typer would turn it into a bare exit code
+        console.print("Stopped. The same command goes on from here.")
+        return EXIT_INTERRUPTED
+    return EXIT_OK
+
+
+def _run(console: Console) -> None:
     study = Study.here()
     # What happens is on the display and in the log files; Prefect's own lines are in its pages.
     os.environ.setdefault("PREFECT_LOGGING_HANDLERS_CONSOLE_LEVEL", "CRITICAL")
@@ -53,7 +63,6 @@ def run_ablation() -> int:
             raise _failure(ended)
         ship_study(study.plan, study.root, study.config)
     _say_results(study, console)
-    return 0
 
 
 def _fork_host(study: Study) -> AbstractContextManager[object]:
