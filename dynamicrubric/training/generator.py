@@ -89,6 +89,11 @@ class GeneratorRollout:
         metrics = step_rates(rewards)
         if metrics["rate/invalid_rubric"] > self.max_invalid_rate:
             raise InstrumentError(_too_many_invalid(step, rewards, self.max_invalid_rate))
+        if metrics.get("rate/unscored_verdict", 0.0) >= 1.0:
+            raise InstrumentError(
+                f"the verifier left every verdict of step {step} unscored, so that no rubric has a "
+                "reward; mend the verifier"
+            )
         return RolloutBatch(
             prompt_ids=[list(request.prompt_ids) for request in requests],
             completion_ids=[list(generation.token_ids) for generation in generations],

@@ -31,6 +31,7 @@ from dynamicrubric.engines.tokenizer import FrameTokenizer
 from dynamicrubric.engines.transformers import TransformersEngine
 from dynamicrubric.errors import InstrumentError
 from dynamicrubric.training.console import progress_line, quiet_libraries, without_printer
+from dynamicrubric.training.rows import row_order, whole_groups
 
 _COMPLETE_MARK: Final = "complete.json"
 # TRL's log name to ours; wall times are left out, so that equal runs write equal logs.
@@ -133,11 +134,12 @@ def train_grpo(
     quiet_libraries()
     tokenizer = FrameTokenizer.load(model_dir)
     log = _StepLog(work_dir, settings.steps)
+    order = row_order(row_keys, settings.steps, settings.prompts_per_step, settings.seed)
     trainer = GRPOTrainer(
         model=str(model_dir),
         reward_funcs=[_reward_function(name) for name in settings.reward_weights],
         args=_grpo_config(settings, work_dir / "checkpoints"),
-        train_dataset=Dataset.from_dict({"prompt": list(row_keys)}),
+        train_dataset=Dataset.from_dict({"prompt": order}),
         processing_class=tokenizer.hf,
         rollout_func=_rollout_function(rollout, tokenizer, settings, log),
         callbacks=[_LogCallback(log), _CheckpointCallback()],
@@ -171,6 +173,7 @@ def _grpo_config(settings: GrpoSettings, checkpoint_dir: Path) -> GRPOConfig:
             "normalize_then_sum" if len(settings.reward_weights) > 1 else "sum_then_normalize"
         ),
         seed=settings.seed % 2**31,
+        shuffle_dataset=False,  # the rows come in order
         model_init_kwargs={"dtype": "float32"},
         use_cpu=not torch.cuda.is_available(),
         bf16=False,
@@ -208,24 +211,6 @@ def _rollout_function(
         }
 
     return roll_out
-
-
-def whole_groups(prompts: Sequence[str], group_size: int) -> list[tuple[str, int]]:
-    """Return (row key, group size) of each group, asserting that none is cut in two.
-
-    Raises:
-        InstrumentError: rows of one group are not together and complete on this process.
-    """
-    groups: list[tuple[str, int]] = []
-    for start in range(0, len(prompts), group_size):
-        rows = prompts[start : start + group_size]
-        if len(rows) != group_size or len(set(rows)) != 1:
-            raise InstrumentError(
-                f"a group of {group_size} rows was cut: this process got {list(rows)}; the batch "
-                "of each process has to be a multiple of the group size"
-            )
-        groups.append((rows[0], group_size))
-    return groups
 
 
 def _check_lengths(batch: RolloutBatch, expected: int) -> None:
@@ -344,7 +329,9 @@ class _StepLog:
     def keep_until(self, step: int) -> None:
         """Forget what comes after a step, since it is going to be done again."""
         lines = self._path.read_text().splitlines() if self._path.exists() else []
-        kept = [line for line in lines if json.loads(line)["step"] <= step]
+        # A line that a kill cut short ends before its closing brackets.
+        whole = [line for line in lines if line.endswith("}}")]
+        kept = [line for line in whole if json.loads(line)["step"] <= step]
         self._path.write_text("".join(f"{line}\n" for line in kept))
         for part in self._rollouts.glob("*.json"):
             if int(part.stem) > step:

@@ -1,0 +1,160 @@
+"""The generator's training with TRL: two rewards normalised apart, weighted, added."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from trl import GRPOTrainer
+
+from dynamicrubric.errors import InstrumentError
+from dynamicrubric.rewards import combine_advantages
+from dynamicrubric.training import grpo
+from dynamicrubric.training.generator import worst_r_anchor
+from dynamicrubric.worlds.prepared import load_prepared, read_jsonl
+
+STEPS = 3
+GROUP = 4
+
+
+class Watched(GRPOTrainer):
+    """TRL's trainer, with the advantages of each step kept."""
+
+    advantages: list[list[float]]
+
+    def _generate_and_score_completions(self, inputs: list[dict[str, Any]]) -> dict[str, Any]:
+        made: dict[str, Any] = super()._generate_and_score_completions(inputs)
+        Watched.advantages.append(made["advantages"].tolist())
+        return made
+
+
+def watched(tiny, where: Path, **changed: Any):
+    """Train and return the run and TRL's advantages, one list a step."""
+    Watched.advantages = []
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(grpo, "GRPOTrainer", Watched)
+        run = tiny.train_generator(where, **changed)
+    return run, [*Watched.advantages]
+
+
+def ours(rows, weights: tuple[float, float]) -> list[float]:
+    """Normalise each reward in its group, add, and normalise once more over the step."""
+    sums: list[float] = []
+    for start in range(0, len(rows), GROUP):
+        group = rows.iloc[start : start + GROUP]
+        rewards = [
+            [None if np.isnan(v) else float(v) for v in group[name]]
+            for name in ("r_disc", "r_anchor")
+        ]
+        sums += combine_advantages(rewards, weights)
+    scored = rows[["r_disc", "r_anchor"]].notna().any(axis=1).to_numpy()
+    array = np.array(sums)
+    kept = array[scored]
+    found = np.zeros_like(array)
+    found[scored] = (kept - kept.mean()) / (kept.std(ddof=1) + 1e-4)
+    return found.tolist()
+
+
+WEIGHTS = [(1.0, 1.0), (1.0, 0.25), (0.0, 1.0), (2.0, 0.0)]
+
+
+@pytest.fixture(scope="module")
+def runs(tiny, tmp_path_factory: pytest.TempPathFactory):
+    base = tmp_path_factory.mktemp("generator")
+    return {
+        weights: watched(
+            tiny,
+            base / str(number),
+            generator_training={"objective": {"disc": weights[0], "anchor": weights[1]}},
+            verifier={"failure_rate": 0.04},
+        )
+        for number, weights in enumerate(WEIGHTS)
+    }
+
+
+@pytest.mark.parametrize("weights", WEIGHTS, ids=str)
+def test_advantages_of_trl_are_the_paper_s_with_one_more_normalisation(
+    runs, weights: tuple[float, float]
+) -> None:
+    run, advantages = runs[weights]
+    assert len(advantages) == STEPS
+    for number, found in enumerate(advantages, start=1):
+        rows = run.rollouts[run.rollouts["step"] == number]
+        assert found == pytest.approx(ours(rows, weights), abs=5e-3)
+
+
+def test_weights_of_the_rewards_change_the_advantages(runs) -> None:
+    """At step 1 all four have the same rubrics, so only the weights differ."""
+    texts = [run.rollouts.query("step == 1")["text"].tolist() for run, _ in runs.values()]
+    assert all(one == texts[0] for one in texts)
+    first = [np.array(advantages[0]) for _, advantages in runs.values()]
+    for one in range(len(first)):
+        for other in range(one):
+            assert not np.allclose(first[one], first[other], atol=1e-2), (one, other)
+
+
+def test_failing_verifier_leaves_some_rewards_out(runs) -> None:
+    rows = runs[1.0, 1.0][0].rollouts
+    valid = rows[rows["invalid_reason"].isna()]
+    assert valid["r_anchor"].isna().any()
+    assert valid["r_disc"].notna().all()
+
+
+def test_invalid_rubrics_cost_the_generator(runs) -> None:
+    run, advantages = runs[1.0, 1.0]
+    rows = run.rollouts.assign(got=np.concatenate(advantages))
+    invalid = rows["invalid_reason"].notna()
+    assert invalid.any()
+    assert (rows.loc[invalid, "r_disc"] == 0.0).all()
+    assert np.allclose(rows.loc[invalid, "r_anchor"], worst_r_anchor(5))
+    assert rows.loc[invalid, "got"].mean() < rows.loc[~invalid, "got"].mean()
+
+
+def test_lineage_has_whole_groups_of_training_rows(runs, tiny) -> None:
+    rows = runs[1.0, 1.0][0].rollouts
+    prepared = load_prepared(tiny.prepared)
+    assert set(rows["prompt_id"]) <= set(prepared.prompts["train"])
+    assert rows.groupby(["step", "row"]).size().unique().tolist() == [GROUP]
+
+
+def test_same_seed_gives_the_same_bytes_and_another_does_not(tiny, tmp_path: Path) -> None:
+    first, again = (tiny.train_generator(tmp_path / name).bytes for name in ("a", "b"))
+    assert first == again
+    other = tiny.train_generator(tmp_path / "c", seed=2)
+    assert other.bytes["model.safetensors"] != first["model.safetensors"]
+
+
+def test_static_generator_trains_on_anchors_and_keeps_a_rubric_a_prompt(
+    tiny, tmp_path: Path
+) -> None:
+    run = tiny.train_generator(
+        tmp_path,
+        rubrics={"evaluator": "static"},
+        generator_training={"responses": "anchors", "steps": 1},
+    )
+    prepared = load_prepared(tiny.prepared)
+    assert set(run.rollouts["row"]) <= set(prepared.prompts["train"])
+    kept = read_jsonl(run.out / "rubrics.jsonl")
+    assert [row["prompt_id"] for row in kept] == list(prepared.all_prompts)
+    assert all(row["text"] for row in kept)
+
+
+def test_verifier_that_is_down_stops_the_training(tiny, tmp_path: Path) -> None:
+    with pytest.raises(InstrumentError, match="verifier"):
+        tiny.train_generator(tmp_path, verifier={"failure_rate": 1.0})
+
+
+def test_too_many_invalid_rubrics_stop_the_training(tiny, tmp_path: Path) -> None:
+    with pytest.raises(InstrumentError, match="above max_invalid_rate"):
+        tiny.train_generator(
+            tmp_path,
+            rubrics={"temperature": 4.0},
+            generator_training={"max_invalid_rate": 0.25},
+        )
+
+
+def test_rubrics_that_never_end_stop_the_training_with_a_remedy(tiny, tmp_path: Path) -> None:
+    with pytest.raises(InstrumentError, match="every completion of step 1 was cut at max_tokens"):
+        tiny.train_generator(tmp_path, rubrics={"max_tokens": 1})

@@ -1,0 +1,280 @@
+"""Rewards, limits and refusals of the rollouts, with a scripted engine in the model's place."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from dynamicrubric.engines.base import GenerateRequest, Generation
+from dynamicrubric.engines.programmatic import ProgrammaticVerifier
+from dynamicrubric.errors import InstrumentError, UserError
+from dynamicrubric.evaluators.judging import ResponseSet
+from dynamicrubric.rewards import group_advantages
+from dynamicrubric.training import grpo
+from dynamicrubric.training.generator import INVALID_R_DISC, GeneratorRollout, worst_r_anchor
+from dynamicrubric.training.policy import PolicyRollout, reward_of
+from dynamicrubric.training.rows import row_order, whole_groups
+from dynamicrubric.types import Score
+from dynamicrubric.worlds.postcards.criteria import check
+
+ANCHORS = ("dear Anna, thank you.", "dear Anna", "WOW")
+RESPONSES = ("thank you.", "7 days", "thank you 7", "WOW?")
+THANKS = '[{"criterion":"says thank you","weight":2}]'
+NUMBER = '[{"criterion":"gives a number","weight":1}]'
+POETIC = '[{"criterion":"is poetic","weight":1}]'
+
+
+class Letters:
+    """An encoder: one id a letter."""
+
+    def content(self, text: str) -> list[int]:
+        return [ord(char) for char in text]
+
+    def control(self, token: str) -> int:
+        return -1
+
+
+class Script:
+    """An engine that says its lines."""
+
+    tokenizer = Letters()
+
+    def __init__(self, *lines: str | Generation) -> None:
+        self.lines = [
+            line if isinstance(line, Generation) else Generation((1, 2), line, "stop")
+            for line in lines
+        ]
+        self.asked: list[GenerateRequest] = []
+
+    def generate(
+        self, requests: Sequence[GenerateRequest], *, temperature: float, max_tokens: int
+    ) -> list[Generation]:
+        self.asked += requests
+        return [self.lines[i % len(self.lines)] for i in range(len(requests))]
+
+
+class Kept:
+    """A writer that hands out the same rubrics in turn."""
+
+    def __init__(self, *texts: str) -> None:
+        self.texts = texts
+
+    def write(self, sets: Sequence[ResponseSet], seeds: Sequence[int]) -> list[Generation]:
+        return [Generation((), self.texts[i % len(self.texts)], "stop") for i in range(len(sets))]
+
+
+def generator_rollout(**changed: Any) -> GeneratorRollout:
+    fields: dict[str, Any] = {
+        "sets": {"p/0": ResponseSet("p", "Write", RESPONSES)},
+        "anchors": {"p": ANCHORS},
+        "verifier": ProgrammaticVerifier(check),
+        "sees_responses": True, "min_items": 1, "max_items": 2, "temperature": 1.0,
+        "max_tokens": 8, "max_invalid_rate": 0.5, "seed_name": (1, 1, "train_generator"),
+    }  # fmt: skip
+    return GeneratorRollout(**(fields | changed))
+
+
+def policy_rollout(*rubrics: str, **changed: Any) -> PolicyRollout:
+    fields: dict[str, Any] = {
+        "prompts": {"p": "Write", "q": "Write more"}, "writer": Kept(*rubrics),
+        "verifier": ProgrammaticVerifier(check), "min_items": 1, "max_items": 2,
+        "temperature": 1.0, "max_tokens": 8, "max_unscored_rate": 0.5,
+        "seed_name": (1, 1, "train_policy"), "cell_hash": "0123abcd",
+    }  # fmt: skip
+    return PolicyRollout(**(fields | changed))
+
+
+def run(rollout: Any, engine: Script, *groups: tuple[str, int], step: int = 1) -> grpo.RolloutBatch:
+    batch: grpo.RolloutBatch = rollout(groups, engine, step)
+    return batch
+
+
+def log_sigmoid(gap: float) -> float:
+    return -math.log1p(math.exp(-gap))
+
+
+def test_generators_rewards_are_those_of_its_rubric() -> None:
+    batch = run(generator_rollout(), Script(THANKS, NUMBER), ("p/0", 2))
+    assert batch.rewards["r_disc"] == [0.25, 0.25]  # two of four give thanks, two have a number
+    thanks = log_sigmoid(1) * (1 + 1 / 2) + log_sigmoid(0) / 2  # scores 1, 0, 0
+    number = log_sigmoid(0) * 2.0  # scores 0, 0, 0
+    assert batch.rewards["r_anchor"] == pytest.approx([thanks, number])
+    assert [row["invalid_reason"] for row in batch.lineage] == [None, None]
+
+
+def test_generators_invalid_rubric_earns_the_worst_of_both_rewards() -> None:
+    cut = Generation((1,), THANKS, "length")
+    engine = Script(THANKS, "[", POETIC, cut)
+    batch = run(generator_rollout(max_invalid_rate=0.75), engine, ("p/0", 4))
+    assert batch.rewards["r_disc"][1:] == [INVALID_R_DISC] * 3
+    assert batch.rewards["r_anchor"][1:] == [worst_r_anchor(3)] * 3
+    reasons = [row["invalid_reason"] for row in batch.lineage]
+    assert reasons == [None, "not_json", "uncheckable_criterion", "truncated"]
+    assert batch.metrics["rate/invalid_rubric"] == 0.75
+
+
+@pytest.mark.parametrize("num_anchors", [2, 5, 7])
+def test_worst_r_anchor_is_below_that_of_any_scores(num_anchors: int) -> None:
+    from dynamicrubric.rewards import r_anchor
+
+    for scores in ([0.0] * num_anchors, [i / (num_anchors - 1) for i in range(num_anchors)]):
+        found = r_anchor(scores)
+        assert found is not None
+        assert worst_r_anchor(num_anchors) <= found
+
+
+def test_generator_above_its_invalid_rate_stops_with_the_reasons() -> None:
+    with pytest.raises(InstrumentError, match="2 of 3 rubrics of step 7 are invalid") as caught:
+        run(generator_rollout(), Script(THANKS, "[", POETIC), ("p/0", 3), step=7)
+    said = str(caught.value)
+    assert "'not_json': 1" in said
+    assert "'uncheckable_criterion': 1" in said
+    assert "max_invalid_rate 0.5" in said
+
+
+def test_generator_whose_verifier_is_down_stops() -> None:
+    silent = ProgrammaticVerifier(check, failure_rate=1.0)
+    with pytest.raises(InstrumentError, match="verifier"):
+        run(generator_rollout(verifier=silent, max_invalid_rate=1.0), Script(THANKS), ("p/0", 4))
+
+
+def test_generator_whose_verifier_fails_at_times_leaves_rewards_out_and_goes_on() -> None:
+    halting = ProgrammaticVerifier(check, failure_rate=0.3)
+    batch = run(generator_rollout(verifier=halting), Script(THANKS, NUMBER), ("p/0", 2))
+    assert all(value is not None for value in batch.rewards["r_disc"])
+    assert None in batch.rewards["r_anchor"]
+    assert 0.0 < batch.metrics["rate/unscored_verdict"] < 1.0
+
+
+def test_static_generator_reads_the_prompt_alone() -> None:
+    seen, alone = Script(THANKS), Script(THANKS)
+    run(generator_rollout(), seen, ("p/0", 1))
+    run(generator_rollout(sees_responses=False), alone, ("p/0", 1))
+    assert len(seen.asked[0].prompt_ids) > len(alone.asked[0].prompt_ids)
+    assert bytes(i for i in alone.asked[0].prompt_ids if i >= 0) == b"Write"
+
+
+def test_policys_group_is_scored_by_one_rubric() -> None:
+    engine = Script("thank you", "7", "thank you 7", "")
+    batch = run(policy_rollout(THANKS, NUMBER), engine, ("p", 4), ("q", 4))
+    assert batch.rewards["score"] == [1.0, 0.0, 1.0, 0.0, 0.0, 1.0, 1.0, 0.0]
+    assert len({row["rubric_id"] for row in batch.lineage[:4]}) == 1
+    assert [row["verdicts"] for row in batch.lineage[:2]] == [["yes"], ["no"]]
+
+
+def test_policys_rows_under_an_invalid_rubric_have_no_reward() -> None:
+    engine = Script("thank you", "7")
+    batch = run(policy_rollout("[", THANKS), engine, ("p", 2), ("q", 2))
+    assert batch.rewards["score"] == [None, None, 1.0, 0.0]
+    assert [row["score_reason"] for row in batch.lineage[:2]] == ["invalid_rubric:not_json"] * 2
+    assert [row["advantage"] for row in batch.lineage] == [
+        0.0, 0.0, *group_advantages([1.0, 0.0])
+    ]  # fmt: skip
+    assert batch.metrics == {
+        "rate/invalid_rubric": 0.5, "rate/unscored_response": 0.5, "rate/items_per_rubric": 1.0
+    }  # fmt: skip
+
+
+def test_policy_above_its_unscored_rate_stops_with_the_reasons() -> None:
+    with pytest.raises(InstrumentError, match="4 of 4 responses of step 3 are unscored") as caught:
+        run(policy_rollout("[", "{}"), Script("7"), ("p", 2), ("q", 2), step=3)
+    assert "'invalid_rubric:not_json': 2" in str(caught.value)
+    assert "max_unscored_rate 0.5" in str(caught.value)
+
+
+def test_policy_whose_verifier_is_down_stops() -> None:
+    silent = ProgrammaticVerifier(check, failure_rate=1.0)
+    with pytest.raises(InstrumentError, match="'verifier_failure': 2"):
+        run(policy_rollout(THANKS, verifier=silent), Script("7"), ("p", 2))
+
+
+def test_policys_unfinished_response_earns_nothing() -> None:
+    assert reward_of(Score.of(0.75), "stop") == 0.75
+    assert reward_of(Score.of(0.75), "length") == 0.0
+    assert reward_of(Score.unscored("refusal"), "length") is None
+
+
+def test_rollouts_draw_from_run_step_row_and_sample() -> None:
+    def seeds(step: int, run_seed: int) -> list[int]:
+        engine = Script("7")
+        rollout = policy_rollout(THANKS, seed_name=(run_seed, 1, "train_policy"))
+        run(rollout, engine, ("p", 3), ("q", 3), step=step)
+        return [request.seed for request in engine.asked]
+
+    found = [*seeds(1, 1), *seeds(2, 1), *seeds(1, 2)]
+    assert len(set(found)) == len(found) == 18
+    assert seeds(1, 1) == found[:6]
+
+
+def test_group_cut_in_two_is_refused() -> None:
+    assert whole_groups(["a", "a", "b", "b"], 2) == [("a", 2), ("b", 2)]
+    for rows in (["a", "a", "a", "b"], ["a", "b", "a", "b"], ["a", "a", "b"]):
+        with pytest.raises(InstrumentError, match="a group of 2 rows was cut"):
+            whole_groups(rows, 2)
+
+
+@given(st.integers(1, 40), st.integers(1, 30), st.data())
+def test_row_order_takes_each_row_as_often_and_none_twice_a_step(
+    num_rows: int, num_steps: int, data: st.DataObject
+) -> None:
+    per_step = data.draw(st.integers(1, num_rows))
+    keys = [f"row-{number}" for number in range(num_rows)]
+    order = row_order(keys, num_steps, per_step, 7)
+    taken = [order[i : i + per_step] for i in range(0, len(order), per_step)]
+    assert len(taken) == num_steps
+    assert all(len(set(rows)) == per_step for rows in taken)
+    epoch = num_rows // per_step
+    for start in range(0, num_steps, epoch):
+        rows = [row for step in taken[start : start + epoch] for row in step]
+        assert len(set(rows)) == len(rows)
+
+
+def test_row_order_is_the_seeds_and_longer_trainings_begin_alike() -> None:
+    keys = [f"row-{number}" for number in range(10)]
+    assert row_order(keys, 20, 3, 1) == row_order(keys, 20, 3, 1)
+    assert row_order(keys, 20, 3, 1)[: 3 * 7] == row_order(keys, 7, 3, 1)
+    assert row_order(keys, 20, 3, 1) != row_order(keys, 20, 3, 2)
+    assert row_order(keys, 3, 3, 1) != row_order(keys, 6, 3, 1)[9:]  # each epoch its own
+
+
+def test_row_order_with_fewer_rows_than_a_step_takes_is_refused() -> None:
+    with pytest.raises(UserError, match="prompts_per_step = 5 and 4 rows"):
+        row_order(["a", "b", "c", "d"], 1, 5, 1)
+
+
+def test_rollout_function_called_with_a_cut_group_refuses_before_sampling() -> None:
+    engine = Script("7")
+    settings = SimpleNamespace(group_size=4)
+    roll_out = grpo._rollout_function(
+        policy_rollout(THANKS), engine.tokenizer, settings, SimpleNamespace()
+    )  # type: ignore[arg-type]  # nothing of them is reached
+    with pytest.raises(InstrumentError, match="a group of 4 rows was cut"):
+        roll_out(["p", "p", "q", "q"], SimpleNamespace())
+    assert engine.asked == []
+
+
+def test_reward_function_takes_texts_and_message_lists_alike() -> None:
+    """Case 18: equal outputs, extra arguments accepted, the length asserted."""
+    reward = grpo._reward_function("score")
+    logged: list[tuple[str, float]] = []
+    fields: dict[str, Any] = {
+        "score": [0.5, None], "prompts": ["p", "p"], "trainer_state": None, "anything": 1,
+        "step_metrics": [{"rate/invalid_rubric": 0.5}] * 2,
+    }  # fmt: skip
+
+    def log(name: str, value: float) -> None:
+        logged.append((name, value))
+
+    texts = reward(completions=["a", "b"], log_metric=log, **fields)
+    messages = [[{"role": "assistant", "content": text}] for text in "ab"]
+    assert texts == reward(completions=messages, log_metric=log, **fields) == [0.5, None]
+    assert logged == [("rate/invalid_rubric", 0.5)] * 2
+    assert reward.__name__ == "score"
+    with pytest.raises(AssertionError, match="one reward for each completion"):
+        reward(completions=["a"], log_metric=log, **fields)
