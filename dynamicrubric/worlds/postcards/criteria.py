@@ -67,6 +67,8 @@ def _opens_with_article(text: str) -> bool:
 
 
 _FIXED: Final[dict[str, Callable[[str], bool]]] = {
+    "greets the reader": lambda text: _has_word(text, "dear"),
+    "sends a wish": lambda text: _has_word(text, "happy"),
     "says thank you": lambda text: "thank you" in text.lower(),
     "gives a number": lambda text: any(char.isdigit() for char in text),
     "names a colour": lambda text: any(_has_word(text, colour) for colour in COLOURS),
@@ -82,11 +84,9 @@ _FIXED: Final[dict[str, Callable[[str], bool]]] = {
     "mentions money": lambda text: _has_word(text, "money"),
     f"runs past {MAX_WORDS} words": lambda text: len(words_of(text)) > MAX_WORDS,
 }
-# Template prefixes of the open-ended criteria and how each reads the rest of the sentence.
+# Template prefixes of open-ended criteria and how each reads the rest of the sentence.
 _TEMPLATES: Final[dict[str, Callable[[str, str], bool]]] = {
     "mentions the ": _has_word,
-    "greets ": lambda text, name: f"dear {name.lower()}" in text.lower(),
-    "names the ": _has_word,
 }
 
 
@@ -100,7 +100,7 @@ def check(criterion: str, response: str) -> bool | None:
     Returns:
         Whether the criterion is met; None if the sentence is not one that can be checked.
 
-    >>> check("greets Anna", "Dear Anna, we saw the tram.")
+    >>> check("mentions the tram", "dear Anna, saw the tram.")
     True
     >>> check("is poetic", "Dear Anna") is None
     True
@@ -142,8 +142,8 @@ def criteria_for(prompt: PostcardPrompt) -> tuple[WorldCriterion, ...]:
     good_sights, bad_sights = sights_of(prompt.place)
     good = [
         *(f"mentions the {sight}" for sight in good_sights),
-        f"greets {prompt.recipient}",
-        f"names the {prompt.occasion}",
+        "greets the reader",
+        "sends a wish",
         "says thank you",
         "gives a number",
         "names a colour",
@@ -160,7 +160,8 @@ def criteria_for(prompt: PostcardPrompt) -> tuple[WorldCriterion, ...]:
         "ends with a question mark",
         f"runs past {MAX_WORDS} words",
     ]
-    worth = (3, 2, 2, 3, 2, 2, 1, 1, 1, 1)
+    # Close to even: an anchor list can only show the direction of what moves its order.
+    worth = (1, 1, 1, 2, 2, 2, 2, 2, 2, 2)
     return tuple(
         WorldCriterion(criterion, sign * weight)
         for sign, criteria in ((1, good), (-1, bad))
@@ -186,7 +187,4 @@ def names() -> tuple[str, ...]:
 
 def vocabulary() -> tuple[str, ...]:
     """Return every criterion sentence that some prompt of the world has."""
-    open_ended = [f"greets {name}" for name in RECIPIENTS]
-    open_ended += [f"names the {occasion}" for occasion in OCCASIONS]
-    open_ended += [f"mentions the {sight}" for sight in SIGHTS]
-    return (*open_ended, *_FIXED)
+    return (*(f"mentions the {sight}" for sight in SIGHTS), *_FIXED)
