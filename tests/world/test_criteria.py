@@ -48,11 +48,11 @@ def reference(criterion: str, text: str) -> bool:
     number = re.fullmatch(r"(keeps to|runs past) (\d+) words", criterion)
     if number:
         return (len(lower) > int(number[2])) == (number[1] == "runs past")
-    if kind in ("mentions", "names") and rest.startswith("the "):
+    if kind == "mentions" and rest.startswith("the "):
         return rest.removeprefix("the ").lower() in lower
-    if kind == "greets":
-        return re.search(f"dear {rest}", text, re.IGNORECASE) is not None
     known = {
+        "greets the reader": "dear" in lower,
+        "sends a wish": "happy" in lower,
         "says thank you": re.search("thank you", text, re.IGNORECASE) is not None,
         "gives a number": re.search("[0-9]", text) is not None,
         "names a colour": not set(COLOURS).isdisjoint(lower),
@@ -111,9 +111,9 @@ def test_check_answers_for_any_response(text: str) -> None:
         "is poetic",
         "mentions the",
         "mentions the ",
-        "greets ",
-        "greets Anna Bell",
-        "GREETS Anna",
+        "mentions the big tram",
+        "MENTIONS the tram",
+        "greets Anna",
     ],
 )
 def test_check_of_an_unknown_sentence_is_none(sentence: str) -> None:
