@@ -81,8 +81,8 @@ def test_parse_rubric_invalid_text_has_its_named_reason(text: str, reason: str) 
 
 
 def test_parse_rubric_table_covers_every_reason() -> None:
-    # Not for a parser to find: cut-off comes with the text, uncheckable from the verifier.
-    elsewhere = {"truncated", "uncheckable_criterion"}
+    # Tested below, or not for a parser to find: uncheckable is the verifier's word.
+    elsewhere = {"truncated", "too_few_items", "uncheckable_criterion"}
     assert set(INVALID.values()) | elsewhere == {reason.value for reason in InvalidReason}
 
 
@@ -100,6 +100,14 @@ def test_parse_rubric_limits_are_inclusive() -> None:
     assert isinstance(parse_rubric(items(("a" * 300, 1)), max_items=1), Rubric)
 
 
+def test_parse_rubric_below_the_fewest_items_is_too_few() -> None:
+    two = items(("c1", 1), ("c2", 1))
+    result = parse_rubric(two, min_items=3, max_items=4)
+    assert isinstance(result, InvalidRubric)
+    assert result.reason == "too_few_items"
+    assert isinstance(parse_rubric(two, min_items=2, max_items=2), Rubric)
+
+
 def test_parse_rubric_keeps_criteria_that_differ_in_a_mark() -> None:
     text = items(("ends with ?", 1), ("ends with !", 2), ("Uses C", 1), ("Uses C#", 1))
     rubric = parse_rubric(f"\n {text}\t", max_items=4)
@@ -109,8 +117,10 @@ def test_parse_rubric_keeps_criteria_that_differ_in_a_mark() -> None:
 
 
 def test_parse_rubric_with_impossible_limits_raises() -> None:
-    with pytest.raises(ValueError, match="below 1"):
+    with pytest.raises(ValueError, match="impossible limits"):
         parse_rubric(GOOD, max_items=0)
+    with pytest.raises(ValueError, match="impossible limits"):
+        parse_rubric(GOOD, min_items=3, max_items=2)
     with pytest.raises(ValueError, match="finish reason"):
         parse_rubric(GOOD, max_items=1, finish_reason="abort")  # type: ignore[arg-type] # a bug
 
