@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import logging
 import os
+import signal
 import socket
 import subprocess
 import sys
@@ -14,7 +15,7 @@ import time
 import urllib.error
 import urllib.request
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Final
 
@@ -166,12 +167,19 @@ def running(
     try:
         yield server
     finally:
-        server.terminate()
+        # The whole session: MLflow's server runs its workers in children that outlive it.
+        signal_group(server.pid, signal.SIGTERM)
         try:
             server.wait(STOP_SECONDS)
         except subprocess.TimeoutExpired:
-            server.kill()
+            signal_group(server.pid, signal.SIGKILL)
             server.wait()
+
+
+def signal_group(leader: int, number: signal.Signals) -> None:
+    """Send a signal to every process of the group that `leader` leads, if there is any left."""
+    with suppress(ProcessLookupError):
+        os.killpg(leader, number)
 
 
 def _await_health(address: str, server: subprocess.Popen[bytes], log: Path) -> None:

@@ -14,6 +14,7 @@ from typing import Final
 
 from dynamicrubric.errors import DynamicRubricError
 from dynamicrubric.plan import ROLES, Cell, Plan
+from flows.services import signal_group
 from tasks.guarded import guarded_command
 
 WARM_STAGES: Final = tuple(f"warm_start@{role}" for role in ROLES)
@@ -125,19 +126,12 @@ class StageRunner:
         """End all running stages: first their commands, which end their GPU work, then DVC."""
         self._stopped = True
         for process in list(self._running):
-            _signal_group(process, signal.SIGTERM)
+            signal_group(process.pid, signal.SIGTERM)
         for process in list(self._running):
             try:
                 process.wait(STOP_SECONDS)
             except subprocess.TimeoutExpired:
-                _signal_group(process, signal.SIGKILL)
-
-
-def _signal_group(process: subprocess.Popen[bytes], number: signal.Signals) -> None:
-    try:
-        os.killpg(process.pid, number)
-    except ProcessLookupError:
-        return
+                signal_group(process.pid, signal.SIGKILL)
 
 
 def _reason(text: str) -> str:

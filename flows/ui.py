@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 import time
 
 from flows.services import LOOPBACK, answers, check_port, prefect_server, running
@@ -20,6 +21,7 @@ def ui(prefect_port: int = 4200, mlflow_port: int = 5000) -> int:
     log = study.work / "logs" / "mlflow-server.log"
     command = ui_command(study.root, host=LOOPBACK, port=mlflow_port)
     print("Starting both pages ...", flush=True)
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # `kill` ends both, as Ctrl-C does
     with (
         prefect_server(study.root, prefect_port, ui=True),
         running(command, log, ui_environment()) as mlflow,
