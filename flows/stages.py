@@ -7,8 +7,9 @@ import signal
 import subprocess
 import sys
 import threading
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
 
@@ -34,12 +35,14 @@ class Stage:
         after: stages that have to be finished before.
         group: folder of its logs and name of its status.
         num_steps: training steps it takes, for the estimate of the time left.
+        steps_ahead: training steps on the longest way from here to the end, itself included.
     """
 
     name: str
     after: tuple[str, ...]
     group: str
     num_steps: int
+    steps_ahead: int = 0
 
 
 def stages_of(plan: Plan, warm_steps: Mapping[str, int]) -> list[Stage]:
@@ -59,7 +62,43 @@ def stages_of(plan: Plan, warm_steps: Mapping[str, int]) -> list[Stage]:
         stages.append(Stage(f"round@{cell.key}", after, cell.key, steps_of(cell)))
     stages += [Stage(f"start@{key}", WARM_STAGES, key, 0) for key in plan.starts]
     cells = tuple(stage.name for stage in stages if "@" in stage.name)
-    return [*stages, Stage("compare", cells, "compare", 0)]
+    return _with_steps_ahead([*stages, Stage("compare", cells, "compare", 0)])
+
+
+def _with_steps_ahead(stages: Sequence[Stage]) -> list[Stage]:
+    """Fill in `steps_ahead`; every stage comes after the ones it waits for."""
+    ahead = {stage.name: stage.num_steps for stage in stages}
+    own = dict(ahead)
+    for stage in reversed(stages):
+        for name in stage.after:
+            ahead[name] = max(ahead[name], own[name] + ahead[stage.name])
+    return [replace(stage, steps_ahead=ahead[stage.name]) for stage in stages]
+
+
+class Slots:
+    """A counting semaphore whose turn goes to who has most ahead of it."""
+
+    def __init__(self, free: int) -> None:
+        """Let `free` holders in at a time."""
+        self._free = free
+        self._waiting: list[int] = []
+        self._changed = threading.Condition()
+
+    @contextmanager
+    def held(self, priority: int) -> Iterator[None]:
+        """Hold a slot for the body; the highest waiting priority gets the next free one."""
+        with self._changed:
+            self._waiting.append(priority)
+            self._changed.wait_for(lambda: self._free > 0 and priority >= max(self._waiting))
+            self._waiting.remove(priority)
+            self._free -= 1
+            self._changed.notify_all()
+        try:
+            yield
+        finally:
+            with self._changed:
+                self._free += 1
+                self._changed.notify_all()
 
 
 def steps_of(cell: Cell) -> int:
@@ -74,7 +113,7 @@ class StageRunner:
     def __init__(self, root: Path, slots: int) -> None:
         """Run in the project folder `root`."""
         self._root = root
-        self._free = threading.Semaphore(slots)
+        self._slots = Slots(slots)
         self._running: set[subprocess.Popen[bytes]] = set()
         self._stopped = False
 
@@ -91,7 +130,7 @@ class StageRunner:
         log = self.log_of(stage)
         log.parent.mkdir(parents=True, exist_ok=True)
         command = [sys.executable, "-m", "dvc", "--wait-for-lock", "repro", "-s", stage.name]
-        with self._free, log.open("wb") as stream:
+        with self._slots.held(stage.steps_ahead), log.open("wb") as stream:
             if self._stopped:
                 raise StageFailed(f"{stage.name} was not started: the study is stopping")
             process = subprocess.Popen(

@@ -1,0 +1,37 @@
+"""Turns: the stage with most work ahead of it goes first, and never more run than there are slots."""
+
+from __future__ import annotations
+
+import threading
+from pathlib import Path
+
+from flows.stages import Slots, stages_of
+from tasks.study import Study
+
+
+def test_slots_free_one_goes_to_the_highest_waiting_priority() -> None:
+    slots, order = Slots(1), []
+
+    def take(priority: int) -> None:
+        with slots.held(priority):
+            order.append(priority)
+
+    threads = [threading.Thread(target=take, args=(priority,)) for priority in (1, 5, 3, 5, 2)]
+    with slots.held(0):
+        for thread in threads:
+            thread.start()
+        with slots._changed:
+            assert slots._changed.wait_for(lambda: len(slots._waiting) == 0, timeout=0.2) is False
+            assert order == []
+    for thread in threads:
+        thread.join(10)
+    assert sorted(order) == [1, 2, 3, 5, 5]
+    assert order == sorted(order, reverse=True)
+
+
+def test_stages_of_the_longest_chain_has_most_ahead(project_root: Path) -> None:
+    stages = {s.name: s for s in stages_of(Study(project_root).plan, {"policy": 1, "generator": 1})}
+    rounds = [stages[f"round@coevolved-s1-r{number}"].steps_ahead for number in (1, 2, 3)]
+    assert rounds == sorted(rounds, reverse=True)
+    assert stages["plan"].steps_ahead == max(stage.steps_ahead for stage in stages.values())
+    assert all(name in stages for stage in stages.values() for name in stage.after)
