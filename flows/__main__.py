@@ -117,9 +117,10 @@ def ui(
 
 def _settle_environment() -> None:
     """Set Prefect's home and switches before Prefect is imported."""
-    from flows.services import prefect_environment
+    from flows.services import log_sentences, prefect_environment
 
     os.environ.update(prefect_environment(Path.cwd()))
+    log_sentences()
 
 
 def _with_server(run: Callable[[], None]) -> None:

@@ -19,6 +19,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Final
 
+from dynamicrubric.boundary import sentence_for
 from dynamicrubric.errors import InstrumentError, UserError
 from tasks.guarded import guarded_command
 from tasks.logtail import last_lines
@@ -54,6 +55,19 @@ def prefect_environment(root: Path) -> dict[str, str]:
     """Return Prefect's settings of a study, those the user has set taking precedence."""
     home = {"PREFECT_HOME": str((root / "work" / "prefect").resolve())}
     return {**home, **_ENVIRONMENT, **os.environ}
+
+
+def log_sentences() -> None:
+    """Have Prefect log errors meant for people without a trace; faults of ours keep theirs."""
+    for name in ("prefect.task_runs", "prefect.flow_runs"):
+        logging.getLogger(name).addFilter(_without_trace)
+
+
+def _without_trace(record: logging.LogRecord) -> bool:
+    error = record.exc_info[1] if record.exc_info else None
+    if error is not None and sentence_for(error) is not None:
+        record.exc_info = None
+    return True
 
 
 def free_port() -> int:

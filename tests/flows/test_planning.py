@@ -1,0 +1,89 @@
+"""The plan stage: values may change under a running `dvc repro`, the graph may not."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from dynamicrubric.config import load_config
+from dynamicrubric.errors import UserError
+from dynamicrubric.plan import expand, write_plan
+from dynamicrubric.yamlio import dump_yaml, load_yaml
+from flows.planning import plan_stage, settle_plan
+from tasks.study import Study
+
+PARAMS = Path(__file__).with_name("params.yaml")
+
+
+@pytest.fixture
+def study(tmp_path: Path) -> Study:
+    (tmp_path / "params.yaml").write_text(PARAMS.read_text(encoding="utf-8"), encoding="utf-8")
+    write_plan(expand(load_config(tmp_path / "params.yaml")), tmp_path / "cells.yaml")
+    return Study(tmp_path)
+
+
+def change(study: Study, place: str, value: object) -> None:
+    document = load_yaml(study.root / "params.yaml")
+    *parents, last = place.split(".")
+    section = document
+    for name in parents:
+        section = section.setdefault(name, {})
+    section[last] = value
+    dump_yaml(document, study.root / "params.yaml")
+
+
+def test_plan_stage_of_unchanged_settings_writes_nothing(study: Study) -> None:
+    before = (study.root / "cells.yaml").stat().st_mtime_ns
+    plan_stage(study)
+    assert (study.root / "cells.yaml").stat().st_mtime_ns == before
+
+
+def test_plan_stage_passes_changed_values_on(study: Study) -> None:
+    before = load_yaml(study.root / "cells.yaml")["cells"]
+    change(study, "study.arms.frozen.policy", {"learning_rate": 7e-4})
+    plan_stage(study)
+    after = load_yaml(study.root / "cells.yaml")["cells"]
+    changed = {key for key in after if after[key] != before[key]}
+    assert changed == {"frozen-s1-r1"}
+    plan_stage(study)  # and again, nothing to say
+
+
+@pytest.mark.parametrize(
+    ("place", "value", "named"),
+    [
+        ("study.rounds", 2, "coevolved-s1-r2"),
+        ("study.seeds", [1, 2], "coevolved-s2-r1"),
+        ("study.seeds", [5], "coevolved-s5-r1"),
+    ],
+)
+def test_plan_stage_refuses_a_changed_graph_and_says_to_run_again(
+    study: Study, place: str, value: object, named: str
+) -> None:
+    change(study, place, value)
+    with pytest.raises(UserError, match="Run the same `dvc` command again") as caught:
+        plan_stage(study)
+    assert named in str(caught.value)
+    plan_stage(Study(study.root))  # cells.yaml is up to date: the same command goes on
+
+
+def test_plan_stage_of_impossible_settings_leaves_the_plan_alone(study: Study) -> None:
+    before = (study.root / "cells.yaml").read_bytes()
+    change(study, "recipe.responses_per_set", 1)
+    with pytest.raises(UserError, match="responses_per_set"):
+        plan_stage(study)
+    assert (study.root / "cells.yaml").read_bytes() == before
+
+
+def test_folders_of_cells_that_are_gone_are_set_aside_and_kept(study: Study) -> None:
+    runs = study.root / "data" / "runs"
+    for key in ("coevolved-s1-r1", "retired-s1-r1"):
+        (runs / key).mkdir(parents=True)
+        (runs / key / "metrics.json").write_text(json.dumps({"kl": 0.1}))
+    for number in (1, 2):
+        settle_plan(study, say=lambda text: None)
+        assert [folder.name for folder in runs.iterdir()] == ["coevolved-s1-r1"]
+        (runs / "retired-s1-r1").mkdir()
+        assert (study.work / "retired" / "retired-s1-r1" / "metrics.json").is_file()
+        assert len(list((study.work / "retired").iterdir())) == number

@@ -1,0 +1,51 @@
+"""What Prefect prints of a failed task: a sentence for people, a trace for faults of ours."""
+
+from __future__ import annotations
+
+import logging
+
+import pytest
+
+from dynamicrubric.errors import InstrumentError, UserError
+from flows.services import log_sentences
+
+
+@pytest.fixture
+def logger(caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch) -> logging.Logger:
+    """Prefect's logger with our filter and a handler of the test's own."""
+    found = logging.getLogger("prefect.task_runs")
+    monkeypatch.setattr(found, "filters", [])
+    monkeypatch.setattr(found, "handlers", [caplog.handler])
+    monkeypatch.setattr(found, "propagate", False)
+    log_sentences()
+    return found
+
+
+def log(logger: logging.Logger, error: Exception) -> None:
+    try:
+        raise error
+    except Exception:
+        logger.exception("Task run failed with exception: %r", error)
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        UserError(doing="loading", got="one byte more", remedy="restore it"),
+        InstrumentError("the verifier is down"),
+        PermissionError(13, "Permission denied", "data"),
+    ],
+)
+def test_error_for_people_is_logged_without_a_trace(
+    logger: logging.Logger, caplog: pytest.LogCaptureFixture, error: Exception
+) -> None:
+    log(logger, error)
+    assert "Task run failed" in caplog.text
+    assert "Traceback" not in caplog.text
+
+
+def test_fault_of_ours_is_logged_with_its_trace(
+    logger: logging.Logger, caplog: pytest.LogCaptureFixture
+) -> None:
+    log(logger, KeyError("r_disc"))
+    assert "Traceback" in caplog.text

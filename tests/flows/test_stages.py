@@ -1,0 +1,110 @@
+"""The study as DVC stages, and what DVC shows of a finished cell."""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from dynamicrubric.config import load_config
+from dynamicrubric.plan import Plan, expand
+from dynamicrubric.report.cellfiles import load_cell
+from dynamicrubric.yamlio import load_yaml
+from flows.stages import Stage, _reason, stages_of, steps_of
+from tasks.publish_metrics import CURVES, training_table
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+@pytest.fixture(scope="module")
+def plan() -> Plan:
+    return expand(load_config(ROOT / "params.yaml"))
+
+
+@pytest.fixture(scope="module")
+def stages(plan: Plan) -> list[Stage]:
+    return stages_of(plan, {"policy": 100, "generator": 200})
+
+
+def test_stages_come_after_what_they_wait_for(stages: list[Stage]) -> None:
+    seen: set[str] = set()
+    for stage in stages:
+        assert set(stage.after) <= seen, stage
+        seen.add(stage.name)
+    assert len(seen) == len(stages)
+
+
+def test_stages_are_those_of_dvc_yaml(plan: Plan, stages: list[Stage]) -> None:
+    declared = load_yaml(ROOT / "dvc.yaml")["stages"]
+    expected = set()
+    for name, entry in declared.items():
+        each = entry.get("foreach")
+        keys = {"${starts}": plan.starts, "${cells}": plan.cells}.get(str(each), each or ())
+        expected |= {f"{name}@{key}" for key in keys} if each else {name}
+    assert {stage.name for stage in stages} == expected
+
+
+def test_round_waits_for_the_round_it_starts_from(plan: Plan, stages: list[Stage]) -> None:
+    by_name = {stage.name: stage for stage in stages}
+    for cell in plan.cells.values():
+        after = by_name[f"round@{cell.key}"].after
+        if cell.recipe.round == 1:
+            assert after == ("warm_start@policy", "warm_start@generator")
+        else:
+            assert [f"data/runs/{name.partition('@')[2]}" for name in after] == [cell.prev]
+
+
+def test_compare_waits_for_every_cell(plan: Plan, stages: list[Stage]) -> None:
+    compare = stages[-1]
+    assert compare.name == "compare"
+    cells = {f"round@{key}" for key in plan.cells} | {f"start@{key}" for key in plan.starts}
+    assert cells <= set(compare.after)
+
+
+def test_steps_of_a_cell_are_those_of_what_it_trains(plan: Plan) -> None:
+    for cell in plan.cells.values():
+        generator = cell.recipe.generator_training
+        policy = cell.recipe.policy_training
+        assert policy is not None
+        assert steps_of(cell) == policy.steps + (generator.steps if generator else 0)
+    assert all(steps_of(cell) == 0 for cell in plan.starts.values())
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        ("noise\nerror: the disk is full.\nERROR: failed to reproduce\n", "the disk is full."),
+        ("error: first\nerror: second\n", "second"),
+        ("ERROR: failed to run: python\nERROR: more\n", "failed to run: python"),
+        ("noise\nlast words\n\n", "last words"),
+        ("", ""),
+    ],
+)
+def test_reason_of_a_failed_stage_is_the_sentence_it_ended_with(text: str, reason: str) -> None:
+    assert _reason(text) == reason
+
+
+def test_training_table_has_every_column_and_a_row_a_step(
+    fake_study: Callable[..., Any],
+) -> None:
+    study = fake_study(arms=("coevolved", "frozen"), rounds=1, steps=4)
+    for key in study.plan.cells:
+        table = training_table(load_cell(study.root, study.plan.cell(key)))
+        rows = list(csv.DictReader(table.splitlines()))
+        assert [int(row["step"]) for row in rows] == [1, 2, 3, 4]
+        for row in rows:
+            assert list(row) == ["step", *CURVES]
+            trained = key.startswith("coevolved")
+            for column, (role, _) in CURVES.items():
+                assert bool(row[column]) <= (trained or role == "policy"), column
+            assert 0.0 <= float(row["policy_reward"]) <= 1.0
+
+
+def test_dvc_plots_a_column_that_every_table_has(fake_study: Callable[..., Any]) -> None:
+    declared = load_yaml(ROOT / "dvc.yaml")["stages"]["round"]["do"]["plots"]
+    drawn = [(entry["x"], entry["y"]) for plot in declared for entry in plot.values()]
+    assert {x for x, _ in drawn} == {"step"}
+    assert {y for _, y in drawn} <= set(CURVES)
