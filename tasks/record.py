@@ -156,12 +156,13 @@ def run_step(
         UserError: an input or the published artefact is altered; a link leaves the artefact; the
             disk is full or may not be written.
     """
-    found = find_finished(out_dir, request)
+    doing = f"making {request.step} at {out_dir}"
+    with disk.disk_errors(doing, out_dir):
+        found = find_finished(out_dir, request)
     if found is not None:
         logger.info("%s: found finished at %s", request.step, out_dir)
         return found
     work = work_root / request.identity_hash[:_HASH_LETTERS]
-    doing = f"making {request.step} at {out_dir}"
     lock = SlotLock(work, num_slots=1)
     with lock.acquire(doing, on_wait=on_wait), disk.disk_errors(doing, out_dir):
         finished = work / "finished"

@@ -39,9 +39,11 @@ def hosts():
 
 
 LAUNCHER = """
-import sys
+import signal, sys
 from pathlib import Path
 from tasks import gpu
+# A shell that runs the tests in the background has its children ignore SIGINT.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 target, folder, kwargs = sys.argv[1], Path(sys.argv[2]), eval(sys.argv[3])
 try:
     with gpu.children_end_first():

@@ -1,11 +1,13 @@
 from __future__ import annotations
 
+import itertools
 import json
 import os
 import shutil
 import signal
 import subprocess
 import sys
+import tempfile
 from dataclasses import replace
 from pathlib import Path
 
@@ -417,8 +419,9 @@ def test_run_step_across_file_systems_copies(small_disk, work):
 @pytest.mark.parametrize("place", ["out", "work"])
 def test_run_step_without_write_permission_is_a_sentence(bench, tmp_path, place):
     tmp_path.chmod(0o755)
-    for parent in tmp_path.parents[:2]:
-        parent.chmod(0o755)  # pytest's own folders are closed to others
+    top = Path(tempfile.gettempdir()).resolve()
+    for parent in itertools.takewhile(lambda folder: folder != top, tmp_path.resolve().parents):
+        parent.chmod(0o755)  # pytest's own folders, of each worker too, are closed to others
     for name in ("out", "work"):
         (tmp_path / name).mkdir()
         (tmp_path / name).chmod(0o555 if name == place else 0o777)
