@@ -38,6 +38,7 @@ class Progress:
         self._state = dict.fromkeys(self._stages, "waiting")
         self._began: dict[str, float] = {}
         self._started = time.monotonic()
+        self._first_ran: float | None = None
         self._lock = threading.Lock()
 
     def begin(self, name: str) -> None:
@@ -50,6 +51,8 @@ class Progress:
         """Note how a stage ended: `done`, `kept` (nothing to do) or `failed`."""
         with self._lock:
             self._state[name] = state
+            if state == "done" and self._first_ran is None:
+                self._first_ran = self._began[name]
 
     def step_of(self, stage: Stage) -> tuple[str, int, int]:
         """Return (step name, training steps done, training steps in all) of a running stage."""
@@ -73,9 +76,10 @@ class Progress:
     def seconds_left(self) -> float | None:
         """Return an estimate from the pace so far; None before anything can be said."""
         done, total = self._weights(ran_only=True)
-        elapsed = time.monotonic() - self._started
-        if done < 2 * STAGE_STEPS or elapsed < 20.0:
+        if done < 2 * STAGE_STEPS or self._first_ran is None:
             return None
+        # Not since the start: passing over what was finished before says nothing about the pace.
+        elapsed = time.monotonic() - self._first_ran
         return elapsed * (total - done) / done
 
     def _weights(self, *, ran_only: bool = False) -> tuple[float, float]:
