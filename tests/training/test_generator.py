@@ -15,7 +15,7 @@ from dynamicrubric.training import grpo
 from dynamicrubric.training.generator import worst_r_anchor
 from dynamicrubric.worlds.prepared import load_prepared, read_jsonl
 
-STEPS = 3
+STEPS = 4
 GROUP = 4
 
 
@@ -67,8 +67,12 @@ def runs(tiny, tmp_path_factory: pytest.TempPathFactory):
         weights: watched(
             tiny,
             base / str(number),
-            generator_training={"objective": {"disc": weights[0], "anchor": weights[1]}},
-            verifier={"failure_rate": 0.04},
+            generator_training={
+                "objective": {"disc": weights[0], "anchor": weights[1]},
+                "steps": STEPS,
+            },
+            rubrics={"temperature": 1.2},
+            verifier={"failure_rate": 0.15},
         )
         for number, weights in enumerate(WEIGHTS)
     }
@@ -85,11 +89,19 @@ def test_advantages_of_trl_are_the_paper_s_with_one_more_normalisation(
         assert found == pytest.approx(ours(rows, weights), abs=5e-3)
 
 
-def test_weights_of_the_rewards_change_the_advantages(runs) -> None:
-    """At step 1 all four have the same rubrics, so only the weights differ."""
-    texts = [run.rollouts.query("step == 1")["text"].tolist() for run, _ in runs.values()]
+def test_weights_of_the_rewards_change_the_advantages_of_the_same_rubrics(
+    tiny, tmp_path: Path
+) -> None:
+    texts, first = [], []
+    for disc, anchor in WEIGHTS:
+        run, advantages = watched(
+            tiny,
+            tmp_path / f"{disc}-{anchor}",
+            generator_training={"objective": {"disc": disc, "anchor": anchor}, "steps": 1},
+        )
+        texts.append(run.rollouts["text"].tolist())
+        first.append(np.array(advantages[0]))
     assert all(one == texts[0] for one in texts)
-    first = [np.array(advantages[0]) for _, advantages in runs.values()]
     for one in range(len(first)):
         for other in range(one):
             assert not np.allclose(first[one], first[other], atol=1e-2), (one, other)
