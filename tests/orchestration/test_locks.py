@@ -89,12 +89,15 @@ def test_slot_lock_is_not_kept_by_a_forked_or_executed_child(bench, tmp_path):
     held = SlotLock(tmp_path, 1).acquire("parent")
     executed = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE)
     release_end, keep_end = os.pipe()
+    running_end, tell_end = os.pipe()
     forked = os.fork()
     if forked == 0:
         os.close(keep_end)
+        os.write(tell_end, b"!")
         os.read(release_end, 1)  # lives until the parent closes its end
         os._exit(0)
     try:
+        os.read(running_end, 1)  # the child gave up its copies before its first own statement
         held.release()
         SlotLock(tmp_path, 1).acquire("next", on_wait=pytest.fail).release()
     finally:
