@@ -101,7 +101,8 @@ def test_slot_lock_is_not_kept_by_a_forked_or_executed_child(bench, tmp_path):
         held.release()
         SlotLock(tmp_path, 1).acquire("next", on_wait=pytest.fail).release()
     finally:
-        os.close(keep_end)
+        for end in (release_end, keep_end, running_end, tell_end):
+            os.close(end)
         os.waitpid(forked, 0)
         executed.communicate(b"\n")
 
