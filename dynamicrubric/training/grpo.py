@@ -13,7 +13,6 @@ group stays whole on one process, and every row is kept for lineage.
 from __future__ import annotations
 
 import json
-import math
 import os
 import shutil
 from collections.abc import Callable, Mapping, Sequence
@@ -21,7 +20,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, Protocol
 
-import pandas as pd
 import torch
 from datasets import Dataset
 from transformers import TrainerCallback, TrainerControl, TrainerState, TrainingArguments
@@ -29,26 +27,11 @@ from trl import GRPOConfig, GRPOTrainer
 
 from dynamicrubric.engines.tokenizer import FrameTokenizer
 from dynamicrubric.engines.transformers import TransformersEngine
-from dynamicrubric.errors import InstrumentError
-from dynamicrubric.training.console import progress_line, quiet_libraries, without_printer
+from dynamicrubric.training.console import quiet_libraries, without_printer
 from dynamicrubric.training.rows import row_order, whole_groups
+from dynamicrubric.training.steplog import LogCallback, StepLog
 
 _COMPLETE_MARK: Final = "complete.json"
-# TRL's log name to ours; wall times are left out, so that equal runs write equal logs.
-_TRL_METRICS: Final[dict[str, str]] = {
-    "loss": "loss",
-    "grad_norm": "grad_norm",
-    "reward": "reward",
-    "reward_std": "reward_std",
-    "frac_reward_zero_std": "zero_std_rate",
-    "kl": "kl",
-    "entropy": "entropy",
-    "completions/mean_length": "length",
-    "completions/clipped_ratio": "truncated_rate",
-    "rewards/r_disc/mean": "r_disc",
-    "rewards/r_anchor/mean": "r_anchor",
-    "rewards/score/mean": "score",
-}
 
 
 @dataclass(frozen=True)
@@ -133,7 +116,7 @@ def train_grpo(
     """
     quiet_libraries()
     tokenizer = FrameTokenizer.load(model_dir)
-    log = _StepLog(work_dir, settings.steps)
+    log = StepLog(work_dir, settings.steps)
     order = row_order(row_keys, settings.steps, settings.prompts_per_step, settings.seed)
     trainer = GRPOTrainer(
         model=str(model_dir),
@@ -142,7 +125,7 @@ def train_grpo(
         train_dataset=Dataset.from_dict({"prompt": order}),
         processing_class=tokenizer.hf,
         rollout_func=_rollout_function(rollout, tokenizer, settings, log),
-        callbacks=[_LogCallback(log), _CheckpointCallback()],
+        callbacks=[LogCallback(log), _CheckpointCallback()],
     )
     without_printer(trainer)
     checkpoint = last_complete_checkpoint(work_dir / "checkpoints")
@@ -189,7 +172,7 @@ def _grpo_config(settings: GrpoSettings, checkpoint_dir: Path) -> GRPOConfig:
 
 
 def _rollout_function(
-    rollout: Rollout, tokenizer: FrameTokenizer, settings: GrpoSettings, log: _StepLog
+    rollout: Rollout, tokenizer: FrameTokenizer, settings: GrpoSettings, log: StepLog
 ) -> Callable[[list[str], GRPOTrainer], dict[str, Any]]:
     """Adapt a role's rollout to TRL's `rollout_func`; rewards travel as extra fields."""
 
@@ -201,7 +184,7 @@ def _rollout_function(
         batch = rollout(groups, TransformersEngine(model.eval(), tokenizer), step)
         model.train(training)
         _check_lengths(batch, len(prompts))
-        log.keep_rollouts(step, batch)
+        log.keep_rollouts(step, batch.lineage)
         return {
             "prompt_ids": batch.prompt_ids,
             "completion_ids": batch.completion_ids,
@@ -274,83 +257,3 @@ class _CheckpointCallback(TrainerCallback):
             os.fsync(descriptor)
             os.close(descriptor)
         (folder / _COMPLETE_MARK).write_text(json.dumps({"step": state.global_step}))
-
-
-class _LogCallback(TrainerCallback):
-    """Turns TRL's log entries into our step log."""
-
-    def __init__(self, log: _StepLog) -> None:
-        self._log = log
-
-    def on_log(
-        self,
-        args: TrainingArguments,
-        state: TrainerState,
-        control: TrainerControl,
-        logs: Mapping[str, Any] | None = None,
-        **kwargs: Any,  # noqa: ANN401 - transformers' signature
-    ) -> None:
-        """Keep one line a step; the summary that ends the training is no step."""
-        logs = logs or {}
-        if "train_runtime" in logs:
-            return
-        named = {ours: logs.get(theirs) for theirs, ours in _TRL_METRICS.items()}
-        named |= {name: value for name, value in logs.items() if name.startswith("rate/")}
-        # TRL logs None where every row was left out: no figure is better than a made-up one.
-        metrics = {name: float(value) for name, value in named.items() if value is not None}
-        self._log.write(state.global_step, metrics)
-        line = progress_line(state.global_step, state.max_steps, metrics)
-        if line:
-            print(line, flush=True)
-        _check_step(state.global_step, metrics)
-
-
-def _check_step(step: int, metrics: Mapping[str, float]) -> None:
-    if not math.isfinite(metrics.get("loss", 0.0)):
-        raise InstrumentError(
-            f"the loss at step {step} is {metrics['loss']}; lower the learning rate"
-        )
-    if metrics.get("truncated_rate", 0.0) >= 1.0:
-        raise InstrumentError(
-            f"every completion of step {step} was cut at max_tokens; raise max_tokens, or train "
-            "the warm start longer so that the model learns to stop"
-        )
-
-
-class _StepLog:
-    """The live log (`metrics.jsonl`) and the rollouts of each step, in the work directory."""
-
-    def __init__(self, work_dir: Path, total: int) -> None:
-        self._path = work_dir / "metrics.jsonl"
-        self._rollouts = work_dir / "rollouts"
-        self._rollouts.mkdir(parents=True, exist_ok=True)
-        self._total = total
-
-    def keep_until(self, step: int) -> None:
-        """Forget what comes after a step, since it is going to be done again."""
-        lines = self._path.read_text().splitlines() if self._path.exists() else []
-        # A line that a kill cut short ends before its closing brackets.
-        whole = [line for line in lines if line.endswith("}}")]
-        kept = [line for line in whole if json.loads(line)["step"] <= step]
-        self._path.write_text("".join(f"{line}\n" for line in kept))
-        for part in self._rollouts.glob("*.json"):
-            if int(part.stem) > step:
-                part.unlink()
-
-    def write(self, step: int, metrics: Mapping[str, float]) -> None:
-        """Append one step's metrics; a step that has its line already is left alone."""
-        line = json.dumps({"step": step, "total": self._total, "metrics": dict(metrics)})
-        with self._path.open("a", encoding="utf-8") as stream:
-            stream.write(line + "\n")
-
-    def keep_rollouts(self, step: int, batch: RolloutBatch) -> None:
-        """Keep one step's lineage."""
-        path = self._rollouts / f"{step:06d}.json"
-        path.write_text(json.dumps(batch.lineage, ensure_ascii=False), encoding="utf-8")
-
-    def publish(self, out_dir: Path) -> None:
-        """Write `training_log.jsonl` and `rollouts.parquet` for the finished artefact."""
-        shutil.copyfile(self._path, out_dir / "training_log.jsonl")
-        parts = sorted(self._rollouts.glob("*.json"))
-        rows = [row for part in parts for row in json.loads(part.read_text(encoding="utf-8"))]
-        pd.DataFrame(rows).to_parquet(out_dir / "rollouts.parquet", index=False)

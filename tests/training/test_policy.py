@@ -16,6 +16,7 @@ from dynamicrubric.errors import InstrumentError
 from dynamicrubric.prompts.frames import policy_prompt
 from dynamicrubric.rewards import group_advantages
 from dynamicrubric.training import grpo
+from dynamicrubric.training.steplog import check_step
 from dynamicrubric.worlds.prepared import load_prepared
 
 STEPS = 6
@@ -188,7 +189,7 @@ def test_completions_that_never_end_stop_the_training_with_a_remedy(tiny, tmp_pa
 
 
 def test_loss_that_is_no_number_stops_the_training() -> None:
-    grpo._check_step(3, {"loss": 0.5})
+    check_step(3, {"loss": 0.5})
     for loss in (float("nan"), float("inf")):
         with pytest.raises(InstrumentError, match="the loss at step 3 is"):
-            grpo._check_step(3, {"loss": loss})
+            check_step(3, {"loss": loss})

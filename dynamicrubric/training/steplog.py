@@ -1,0 +1,121 @@
+"""The step log of a GRPO training: each step's metrics, under our names, and its rollouts.
+
+They are kept in the work directory while the training runs and survive a kill; a finished training
+publishes them. Metrics that show it can come to nothing stop it.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import shutil
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, Final
+
+import pandas as pd
+from transformers import TrainerCallback, TrainerControl, TrainerState, TrainingArguments
+
+from dynamicrubric.errors import InstrumentError
+from dynamicrubric.training.console import progress_line
+
+# TRL's log name to ours; wall times are left out, so that equal runs write equal logs.
+_TRL_METRICS: Final[dict[str, str]] = {
+    "loss": "loss",
+    "grad_norm": "grad_norm",
+    "reward": "reward",
+    "reward_std": "reward_std",
+    "frac_reward_zero_std": "zero_std_rate",
+    "kl": "kl",
+    "entropy": "entropy",
+    "completions/mean_length": "length",
+    "completions/clipped_ratio": "truncated_rate",
+    "rewards/r_disc/mean": "r_disc",
+    "rewards/r_anchor/mean": "r_anchor",
+    "rewards/score/mean": "score",
+}
+
+
+class StepLog:
+    """The live log (`metrics.jsonl`) and the rollouts of each step, in the work directory."""
+
+    def __init__(self, work_dir: Path, total: int) -> None:
+        self._path = work_dir / "metrics.jsonl"
+        self._rollouts = work_dir / "rollouts"
+        self._rollouts.mkdir(parents=True, exist_ok=True)
+        self._total = total
+
+    def keep_until(self, step: int) -> None:
+        """Forget what comes after a step, since it is going to be done again."""
+        lines = self._path.read_text().splitlines() if self._path.exists() else []
+        # A line that a kill cut short ends before its closing brackets.
+        whole = [line for line in lines if line.endswith("}}")]
+        kept = [line for line in whole if json.loads(line)["step"] <= step]
+        self._path.write_text("".join(f"{line}\n" for line in kept))
+        for part in self._rollouts.glob("*.json"):
+            if int(part.stem) > step:
+                part.unlink()
+
+    def write(self, step: int, metrics: Mapping[str, float]) -> None:
+        """Append one step's metrics."""
+        line = json.dumps({"step": step, "total": self._total, "metrics": dict(metrics)})
+        with self._path.open("a", encoding="utf-8") as stream:
+            stream.write(line + "\n")
+
+    def keep_rollouts(self, step: int, lineage: Sequence[Mapping[str, Any]]) -> None:
+        """Keep one step's lineage: a row for each completion."""
+        path = self._rollouts / f"{step:06d}.json"
+        path.write_text(json.dumps(lineage, ensure_ascii=False), encoding="utf-8")
+
+    def publish(self, out_dir: Path) -> None:
+        """Write `training_log.jsonl` and `rollouts.parquet` for the finished artefact."""
+        shutil.copyfile(self._path, out_dir / "training_log.jsonl")
+        parts = sorted(self._rollouts.glob("*.json"))
+        rows = [row for part in parts for row in json.loads(part.read_text(encoding="utf-8"))]
+        pd.DataFrame(rows).to_parquet(out_dir / "rollouts.parquet", index=False)
+
+
+class LogCallback(TrainerCallback):
+    """Turns TRL's log entries into our step log."""
+
+    def __init__(self, log: StepLog) -> None:
+        self._log = log
+
+    def on_log(
+        self,
+        args: TrainingArguments,
+        state: TrainerState,
+        control: TrainerControl,
+        logs: Mapping[str, Any] | None = None,
+        **kwargs: Any,  # noqa: ANN401 - transformers' signature
+    ) -> None:
+        """Keep one line a step; the summary that ends the training is no step."""
+        logs = logs or {}
+        if "train_runtime" in logs:
+            return
+        named = {ours: logs.get(theirs) for theirs, ours in _TRL_METRICS.items()}
+        named |= {name: value for name, value in logs.items() if name.startswith("rate/")}
+        # TRL logs None where every row was left out: no figure is better than a made-up one.
+        metrics = {name: float(value) for name, value in named.items() if value is not None}
+        self._log.write(state.global_step, metrics)
+        line = progress_line(state.global_step, state.max_steps, metrics)
+        if line:
+            print(line, flush=True)
+        check_step(state.global_step, metrics)
+
+
+def check_step(step: int, metrics: Mapping[str, float]) -> None:
+    """Stop a training whose figures say that it can come to nothing.
+
+    Raises:
+        InstrumentError: the loss is no number, or every completion was cut.
+    """
+    if not math.isfinite(metrics.get("loss", 0.0)):
+        raise InstrumentError(
+            f"the loss at step {step} is {metrics['loss']}; lower the learning rate"
+        )
+    if metrics.get("truncated_rate", 0.0) >= 1.0:
+        raise InstrumentError(
+            f"every completion of step {step} was cut at max_tokens; raise max_tokens, or train "
+            "the warm start longer so that the model learns to stop"
+        )
