@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from dynamicrubric.config import BackboneConfig, SupervisedConfig, WorldConfig
 from dynamicrubric.engines.programmatic import ProgrammaticVerifier
-from dynamicrubric.plan import CellRecipe, parse_recipe
+from dynamicrubric.plan import CellRecipe, GeneratorTraining, PolicyTraining, parse_recipe
 from dynamicrubric.prompts.frames import generator_prompt, policy_prompt
 from dynamicrubric.seeds import derive_seed
 from dynamicrubric.worlds.postcards.criteria import check, names, true_quality
@@ -24,6 +24,9 @@ if TYPE_CHECKING:
     from dynamicrubric.evaluation import SampledSet
     from dynamicrubric.evaluators.judging import ResponseSet
     from dynamicrubric.evaluators.writers import DynamicWriter, RubricWriter
+    from dynamicrubric.training.generator import GeneratorRollout
+    from dynamicrubric.training.grpo import GrpoSettings
+    from dynamicrubric.training.policy import PolicyRollout
 
 Role = Literal["policy", "generator"]
 
@@ -114,7 +117,7 @@ def train_generator(
 ) -> None:
     """Train the generator with GRPO; a static one then writes its rubrics once and keeps them."""
     from dynamicrubric.training.generator import GeneratorRollout
-    from dynamicrubric.training.grpo import GrpoSettings, train_grpo
+    from dynamicrubric.training.grpo import train_grpo
 
     cell = parse_recipe(recipe)
     training = cell.generator_training
@@ -133,19 +136,12 @@ def train_generator(
             max_invalid_rate=training.max_invalid_rate,
             seed_name=(cell.seed, cell.round, "train_generator"),
         )
-        settings = GrpoSettings(
-            steps=training.steps,
-            prompts_per_step=training.prompts_per_step,
+        weights = {"r_disc": training.objective.disc, "r_anchor": training.objective.anchor}
+        settings = _grpo_settings(
+            training,
+            rollout,
             group_size=training.group_size,
-            learning_rate=training.learning_rate,
-            kl_beta=training.kl_beta,
-            temperature=cell.rubrics.temperature,
-            max_tokens=cell.rubrics.max_tokens,
-            reward_weights={
-                "r_disc": training.objective.disc,
-                "r_anchor": training.objective.anchor,
-            },
-            seed=derive_seed(cell.seed, cell.round, "train_generator", "order"),
+            reward_weights=weights,
             checkpoint_every_steps=checkpoint_every_steps,
         )
         train_grpo(
@@ -173,7 +169,7 @@ def train_policy(
     checkpoint_every_steps: int,
 ) -> None:
     """Train the policy with GRPO on the scores of the current generator's rubrics."""
-    from dynamicrubric.training.grpo import GrpoSettings, train_grpo
+    from dynamicrubric.training.grpo import train_grpo
     from dynamicrubric.training.policy import PolicyRollout
 
     cell = parse_recipe(recipe)
@@ -193,16 +189,11 @@ def train_policy(
         seed_name=(cell.seed, cell.round, "train_policy"),
         cell_hash=cell_hash,
     )
-    settings = GrpoSettings(
-        steps=training.steps,
-        prompts_per_step=training.prompts_per_step,
+    settings = _grpo_settings(
+        training,
+        rollout,
         group_size=cell.responses_per_set,
-        learning_rate=training.learning_rate,
-        kl_beta=training.kl_beta,
-        temperature=training.temperature,
-        max_tokens=training.max_tokens,
         reward_weights={"score": 1.0},
-        seed=derive_seed(cell.seed, cell.round, "train_policy", "order"),
         checkpoint_every_steps=checkpoint_every_steps,
     )
     train_grpo(
@@ -261,6 +252,31 @@ def evaluate_round(
         seed_name=seed_name,
     )
     write_evaluation(evaluation, Path(out_dir))
+
+
+def _grpo_settings(
+    training: GeneratorTraining | PolicyTraining,
+    rollout: GeneratorRollout | PolicyRollout,
+    *,
+    group_size: int,
+    reward_weights: Mapping[str, float],
+    checkpoint_every_steps: int,
+) -> GrpoSettings:
+    """Return a training's numbers; sampling and the draws' name are those of its rollout."""
+    from dynamicrubric.training.grpo import GrpoSettings
+
+    return GrpoSettings(
+        steps=training.steps,
+        prompts_per_step=training.prompts_per_step,
+        group_size=group_size,
+        learning_rate=training.learning_rate,
+        kl_beta=training.kl_beta,
+        temperature=rollout.temperature,
+        max_tokens=rollout.max_tokens,
+        reward_weights=reward_weights,
+        seed=derive_seed(*rollout.seed_name, "order"),
+        checkpoint_every_steps=checkpoint_every_steps,
+    )
 
 
 def _verifier(cell: CellRecipe) -> ProgrammaticVerifier:
