@@ -23,7 +23,7 @@ from dynamicrubric.rewards import (
     rank_weights,
 )
 from dynamicrubric.seeds import derive_seed
-from dynamicrubric.training.grpo import RolloutBatch
+from dynamicrubric.training.rollout import Rollout, RolloutBatch, RowGroup
 from dynamicrubric.types import InvalidRubric
 
 INVALID_R_DISC = 0.0
@@ -41,7 +41,7 @@ class RubricReward:
 
 
 @dataclass(frozen=True)
-class GeneratorRollout:
+class GeneratorRollout(Rollout):
     """Samples and rewards rubrics.
 
     Attributes:
@@ -69,7 +69,7 @@ class GeneratorRollout:
     seed_name: tuple[str | int, ...]
 
     def __call__(
-        self, groups: Sequence[tuple[str, int]], engine: TransformersEngine, step: int
+        self, groups: Sequence[RowGroup], engine: TransformersEngine, step: int
     ) -> RolloutBatch:
         """Write one group of rubrics for each response set and reward them."""
         requests = [
@@ -159,7 +159,7 @@ def _too_many_invalid(step: int, rewards: Sequence[RubricReward], limit: float) 
 
 
 def _lineage(
-    groups: Sequence[tuple[str, int]],
+    groups: Sequence[RowGroup],
     step: int,
     keys: Sequence[str],
     sets: Mapping[str, ResponseSet],

@@ -18,7 +18,7 @@ import shutil
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final, Protocol
+from typing import Any, Final
 
 import torch
 from datasets import Dataset
@@ -28,39 +28,11 @@ from trl import GRPOConfig, GRPOTrainer
 from dynamicrubric.engines.tokenizer import FrameTokenizer
 from dynamicrubric.engines.transformers import TransformersEngine
 from dynamicrubric.training.console import quiet_libraries, without_printer
+from dynamicrubric.training.rollout import Rollout, RolloutBatch
 from dynamicrubric.training.rows import row_order, whole_groups
 from dynamicrubric.training.steplog import LogCallback, StepLog
 
 _COMPLETE_MARK: Final = "complete.json"
-
-
-@dataclass(frozen=True)
-class RolloutBatch:
-    """What a role's rollout hands to the trainer; all lists have one entry a completion.
-
-    Attributes:
-        prompt_ids: rendered prompts.
-        completion_ids: sampled completions.
-        rewards: for each reward's name its values; None leaves a row out.
-        metrics: rates of this step.
-        lineage: one JSON-able record a completion.
-    """
-
-    prompt_ids: list[list[int]]
-    completion_ids: list[list[int]]
-    rewards: Mapping[str, list[float | None]]
-    metrics: Mapping[str, float]
-    lineage: list[dict[str, Any]]
-
-
-class Rollout(Protocol):
-    """Samples and rewards the completions of one step."""
-
-    def __call__(
-        self, groups: Sequence[tuple[str, int]], engine: TransformersEngine, step: int
-    ) -> RolloutBatch:
-        """Roll out `groups`, pairs of (row key, group size), with the model as it is now."""
-        ...
 
 
 @dataclass(frozen=True)

@@ -29,12 +29,12 @@ from dynamicrubric.evaluators.writers import RubricWriter
 from dynamicrubric.prompts.frames import policy_prompt
 from dynamicrubric.rewards import group_advantages
 from dynamicrubric.seeds import derive_seed
-from dynamicrubric.training.grpo import RolloutBatch
+from dynamicrubric.training.rollout import Rollout, RolloutBatch, RowGroup
 from dynamicrubric.types import InvalidRubric, Score
 
 
 @dataclass(frozen=True)
-class PolicyRollout:
+class PolicyRollout(Rollout):
     """Samples responses and scores each set with one rubric.
 
     Attributes:
@@ -62,7 +62,7 @@ class PolicyRollout:
     cell_hash: str
 
     def __call__(
-        self, groups: Sequence[tuple[str, int]], engine: TransformersEngine, step: int
+        self, groups: Sequence[RowGroup], engine: TransformersEngine, step: int
     ) -> RolloutBatch:
         """Sample each prompt's group and score it as one response set."""
         requests = [
@@ -153,7 +153,7 @@ def reward_of(score: Score, finish_reason: FinishReason) -> float | None:
 
 
 def _response_sets(
-    groups: Sequence[tuple[str, int]],
+    groups: Sequence[RowGroup],
     responses: Sequence[Generation],
     prompts: Mapping[str, str],
 ) -> list[ResponseSet]:

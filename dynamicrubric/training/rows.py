@@ -7,6 +7,7 @@ from collections.abc import Sequence
 
 from dynamicrubric.errors import InstrumentError, UserError
 from dynamicrubric.seeds import generator_for
+from dynamicrubric.training.rollout import RowGroup
 
 
 def row_order(row_keys: Sequence[str], steps: int, rows_per_step: int, seed: int) -> list[str]:
@@ -43,13 +44,13 @@ def row_order(row_keys: Sequence[str], steps: int, rows_per_step: int, seed: int
     return rows[: steps * rows_per_step]
 
 
-def whole_groups(prompts: Sequence[str], group_size: int) -> list[tuple[str, int]]:
-    """Return (row key, group size) of each group, asserting that none is cut in two.
+def whole_groups(prompts: Sequence[str], group_size: int) -> list[RowGroup]:
+    """Return the groups of a step's rows, asserting that none is cut in two.
 
     Raises:
         InstrumentError: rows of one group are not together and complete on this process.
     """
-    groups: list[tuple[str, int]] = []
+    groups: list[RowGroup] = []
     for start in range(0, len(prompts), group_size):
         rows = prompts[start : start + group_size]
         if len(rows) != group_size or len(set(rows)) != 1:
@@ -57,5 +58,5 @@ def whole_groups(prompts: Sequence[str], group_size: int) -> list[tuple[str, int
                 f"a group of {group_size} rows was cut: this process got {list(rows)}; the batch "
                 "of each process has to be a multiple of the group size"
             )
-        groups.append((rows[0], group_size))
+        groups.append(RowGroup(rows[0], group_size))
     return groups

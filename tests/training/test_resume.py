@@ -14,7 +14,8 @@ import torch
 
 from dynamicrubric.errors import InstrumentError
 from dynamicrubric.training import grpo
-from dynamicrubric.training.grpo import RolloutBatch, last_complete_checkpoint
+from dynamicrubric.training.grpo import last_complete_checkpoint
+from dynamicrubric.training.rollout import RolloutBatch, RowGroup
 
 SIX_STEPS: dict[str, Any] = {"policy_training": {"steps": 6}, "every": 2}
 
@@ -31,7 +32,7 @@ class Rollouts:
     steps: list[int]
 
     def of(self, rollout: Any) -> Any:
-        def roll_out(groups: Sequence[tuple[str, int]], engine: Any, step: int) -> RolloutBatch:
+        def roll_out(groups: Sequence[RowGroup], engine: Any, step: int) -> RolloutBatch:
             if step == self.kill_at:
                 raise KilledError
             self.steps.append(step)

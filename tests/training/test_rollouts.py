@@ -19,6 +19,7 @@ from dynamicrubric.rewards import group_advantages
 from dynamicrubric.training import grpo
 from dynamicrubric.training.generator import INVALID_R_DISC, GeneratorRollout, worst_r_anchor
 from dynamicrubric.training.policy import PolicyRollout, reward_of
+from dynamicrubric.training.rollout import RolloutBatch, RowGroup
 from dynamicrubric.training.rows import row_order, whole_groups
 from dynamicrubric.types import Score
 from dynamicrubric.worlds.postcards.criteria import check
@@ -90,8 +91,8 @@ def policy_rollout(*rubrics: str, **changed: Any) -> PolicyRollout:
     return PolicyRollout(**(fields | changed))
 
 
-def run(rollout: Any, engine: Script, *groups: tuple[str, int], step: int = 1) -> grpo.RolloutBatch:
-    batch: grpo.RolloutBatch = rollout(groups, engine, step)
+def run(rollout: Any, engine: Script, *groups: tuple[str, int], step: int = 1) -> RolloutBatch:
+    batch: RolloutBatch = rollout([RowGroup(*group) for group in groups], engine, step)
     return batch
 
 

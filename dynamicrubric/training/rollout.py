@@ -1,0 +1,50 @@
+"""What a role's rollout is given and what it hands to the trainer."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple, Protocol
+
+from dynamicrubric.engines.transformers import TransformersEngine
+
+
+class RowGroup(NamedTuple):
+    """One row of training data and the completions that a step samples for it.
+
+    Attributes:
+        key: the row; the rollout knows what it means.
+        size: number of completions.
+    """
+
+    key: str
+    size: int
+
+
+@dataclass(frozen=True)
+class RolloutBatch:
+    """Completions of one step; all lists have one entry a completion.
+
+    Attributes:
+        prompt_ids: rendered prompts.
+        completion_ids: sampled completions.
+        rewards: for each reward's name its values; None leaves a row out.
+        metrics: rates of this step.
+        lineage: one JSON-able record a completion.
+    """
+
+    prompt_ids: list[list[int]]
+    completion_ids: list[list[int]]
+    rewards: Mapping[str, list[float | None]]
+    metrics: Mapping[str, float]
+    lineage: list[dict[str, Any]]
+
+
+class Rollout(Protocol):
+    """Samples and rewards the completions of one step."""
+
+    def __call__(
+        self, groups: Sequence[RowGroup], engine: TransformersEngine, step: int
+    ) -> RolloutBatch:
+        """Roll out `groups` with the model as it is now."""
+        ...
