@@ -5,9 +5,9 @@ from __future__ import annotations
 from prefect import task
 
 from dynamicrubric.plan import Cell
-from tasks.console import log_line
 from tasks.record import carry, load_artefact
 from tasks.study import StepResult, Study, request_for
+from tasks.training import run_training, training_identity
 
 
 @task(task_run_name="train_generator")
@@ -23,27 +23,12 @@ def train_generator(study: Study, cell: Cell, responses: StepResult) -> StepResu
     inputs = {"generator": before, "prepared": study.prepared}
     if recipe.generator_training is not None and recipe.generator_training.responses != "anchors":
         inputs["responses"] = study.root / responses.path
-    identity = {
-        "seed": recipe.seed,
-        "round": recipe.round,
-        "rubrics": recipe.rubrics.model_dump(mode="json"),
-        "verifier": recipe.verifier.model_dump(mode="json"),
-        "training": (
-            recipe.generator_training.model_dump(mode="json") if recipe.generator_training else None
-        ),
-    }
-    return study.run_gpu_step(
+    identity = training_identity(recipe, recipe.generator_training)
+    return run_training(
+        study,
+        cell,
         request_for("train_generator", identity, **inputs),
         out_dir,
-        lambda dirs: {
-            "recipe": recipe.model_dump(mode="json"),
-            "generator_dir": str(before),
-            "responses_dir": str(study.root / responses.path),
-            "prepared_dir": str(study.prepared),
-            "out_dir": str(dirs.out),
-            "work_dir": str(dirs.work),
-            "checkpoint_every_steps": study.config.runtime.checkpoint_every_steps,
-        },
-        group=cell.key,
-        on_line=log_line(),
+        generator_dir=str(before),
+        responses_dir=str(study.root / responses.path),
     )

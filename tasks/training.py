@@ -1,0 +1,52 @@
+"""What the two GRPO trainings of a cell have in common."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from dynamicrubric.plan import Cell, CellRecipe, GeneratorTraining, PolicyTraining
+from tasks.console import log_line
+from tasks.record import StepRequest
+from tasks.study import StepResult, Study
+
+
+def training_identity(
+    recipe: CellRecipe, training: GeneratorTraining | PolicyTraining | None
+) -> dict[str, Any]:
+    """Return what determines the content of a training of either role."""
+    return {
+        "seed": recipe.seed,
+        "round": recipe.round,
+        "rubrics": recipe.rubrics.model_dump(mode="json"),
+        "verifier": recipe.verifier.model_dump(mode="json"),
+        "training": training.model_dump(mode="json") if training else None,
+    }
+
+
+def run_training(
+    study: Study, cell: Cell, request: StepRequest, out_dir: Path, **arguments: str
+) -> StepResult:
+    """Run a training step of a cell.
+
+    Args:
+        study: the study.
+        cell: the cell.
+        request: the step and everything that determines its content.
+        out_dir: where the artefact is published.
+        **arguments: the step function's arguments beside those that both trainings take.
+    """
+    return study.run_gpu_step(
+        request,
+        out_dir,
+        lambda dirs: {
+            "recipe": cell.recipe.model_dump(mode="json"),
+            "prepared_dir": str(study.prepared),
+            "out_dir": str(dirs.out),
+            "work_dir": str(dirs.work),
+            "checkpoint_every_steps": study.config.runtime.checkpoint_every_steps,
+            **arguments,
+        },
+        group=cell.key,
+        on_line=log_line(),
+    )
