@@ -21,6 +21,7 @@ from pydantic import (
 
 from dynamicrubric.errors import UserError
 from dynamicrubric.problems import first_problem, one_line
+from dynamicrubric.worlds.postcards.prompts import all_prompts
 from dynamicrubric.yamlio import load_yaml
 
 Rate = Annotated[float, Field(ge=0.0, le=1.0)]
@@ -108,6 +109,7 @@ class GrpoConfig(Section):
     steps: Steps
     """Optimiser steps in a round."""
     prompts_per_step: Annotated[int, Field(ge=1, le=4096)]
+    """Groups in a step, each of another training prompt: at most as many as there are."""
     learning_rate: LearningRate
     kl_beta: Annotated[float, Field(ge=0.0, le=10.0)]
     """Weight of the KL to the reference, the model the round started from."""
@@ -297,6 +299,24 @@ class Config(Section):
                     "each arm has to differ in at least one key"
                 )
             seen[text] = name
+        return self
+
+    @model_validator(mode="after")
+    def _prompts_are_enough_for_a_step(self) -> Self:
+        heldout = self.world.num_heldout_prompts
+        training = len(all_prompts()) - heldout
+        recipes = {f"study.arms.{name}": resolve_arm(self, name) for name in self.study.arms}
+        for place, recipe in {"recipe": self.recipe, **recipes}.items():
+            for role, asked in (
+                ("generator", recipe.generator.prompts_per_step),
+                ("policy", recipe.policy.prompts_per_step),
+            ):
+                if asked > training:
+                    raise ValueError(
+                        f"{place}: {role}.prompts_per_step is {asked}; with "
+                        f"world.num_heldout_prompts {heldout} it can be at most {training}, the "
+                        "number of training prompts, so that no step has one twice"
+                    )
         return self
 
 

@@ -2,15 +2,19 @@
 
 A seed is a hash of the words that name the draw: no global state, no order dependence, and two
 draws share a stream only if they share a name.
+
+numpy is imported where a stream is made: `plan` and `validate` make none and answer sooner.
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
+from typing import TYPE_CHECKING
 
-import numpy as np
-from numpy.typing import NDArray
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
 
 
 def derive_seed(*name: str | int) -> int:
@@ -34,9 +38,13 @@ def derive_seed(*name: str | int) -> int:
 
 def generator_for(*name: str | int) -> np.random.Generator:
     """Return a numpy generator whose stream belongs to the named draw alone."""
+    import numpy as np
+
     return np.random.Generator(np.random.PCG64(derive_seed(*name)))
 
 
 def uniforms(seed: int, count: int) -> NDArray[np.float64]:
     """Return `count` uniforms in [0, 1) of the stream `seed`: one for each sampled token."""
+    import numpy as np
+
     return np.random.Generator(np.random.PCG64(seed)).random(count)

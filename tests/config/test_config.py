@@ -103,6 +103,17 @@ def load_text(tmp_path: Path, text: str) -> Config:
         ("backbone.num_heads", 5, ["hidden_size 96", "num_heads 5"]),
         ("backbone.num_heads", 32, ["hidden_size 96", "num_heads 32", "even"]),
         ("runtime.slots", 0, ["runtime.slots = 0", "or equal to 1"]),
+        # more prompts in a step than the world has for training: 240 - 48
+        (
+            "recipe.generator",
+            BASE["recipe"]["generator"] | {"prompts_per_step": 193, "batch_size": 193 * 8},
+            ["recipe: generator.prompts_per_step is 193", "num_heldout_prompts 48", "at most 192"],
+        ),
+        (
+            "study.arms.stale.policy",
+            {"prompts_per_step": 193, "batch_size": 193 * 8},
+            ["study.arms.stale: policy.prompts_per_step is 193", "at most 192"],
+        ),
         # names of kinds
         ("recipe.evaluator", "dynamo", ["recipe.evaluator = 'dynamo'", "'dynamic' or 'static'"]),
         (
@@ -258,6 +269,11 @@ def test_config_several_problems_are_counted(tmp_path: Path, document: dict[str,
     document["runtime"]["slots"] = 0
     with pytest.raises(UserError, match=r"study\.rounds = 0 \(and 1 more problem\)"):
         load(tmp_path, document)
+
+
+def test_config_step_may_take_every_training_prompt(document: dict[str, Any]) -> None:
+    document["recipe"]["policy"] |= {"prompts_per_step": 192, "batch_size": 192 * 8}
+    assert Config.model_validate(document).recipe.policy.prompts_per_step == 192
 
 
 def test_config_is_frozen(document: dict[str, Any]) -> None:
