@@ -21,6 +21,7 @@ from pydantic import (
 
 from dynamicrubric.errors import UserError
 from dynamicrubric.problems import first_problem, one_line
+from dynamicrubric.worlds.postcards.criteria import criteria_for
 from dynamicrubric.worlds.postcards.prompts import all_prompts
 from dynamicrubric.yamlio import load_yaml
 
@@ -103,7 +104,19 @@ class ObjectiveConfig(Section):
         return self
 
 
-class GrpoConfig(Section):
+class Sampling(Section):
+    """How completions are sampled."""
+
+    temperature: Annotated[float, Field(gt=0.0, le=5.0)]
+    min_p: Annotated[float, Field(ge=0.0, lt=1.0)]
+    """Tokens less likely than this share of the likeliest one are never sampled; 0 allows all.
+    Without a floor, the tail of the vocabulary grows as GRPO pushes sampled tokens down, and long
+    trainings end in broken JSON."""
+    max_tokens: Annotated[int, Field(ge=1, le=65_536)]
+    """Longest completion; a completion cut here is truncated, never read as finished."""
+
+
+class GrpoConfig(Sampling):
     """What both GRPO trainings share."""
 
     steps: Steps
@@ -113,9 +126,13 @@ class GrpoConfig(Section):
     learning_rate: LearningRate
     kl_beta: Annotated[float, Field(ge=0.0, le=10.0)]
     """Weight of the KL to the reference, the model the round started from."""
-    temperature: Annotated[float, Field(gt=0.0, le=5.0)]
-    max_tokens: Annotated[int, Field(ge=1, le=65_536)]
-    """Longest completion; a completion cut here is truncated, never read as finished."""
+    max_invalid_rate: Rate
+    """Share of invalid rubrics in a step above which training stops."""
+
+    @property
+    def sampling(self) -> Sampling:
+        """How the role samples, in training and in measurement."""
+        return Sampling(**{name: getattr(self, name) for name in Sampling.model_fields})
 
 
 GeneratorUpdate = Literal["none", "once", "stale", "fresh", "upfront"]
@@ -132,8 +149,6 @@ class GeneratorConfig(GrpoConfig):
     """Rubrics a response set gets in one step."""
     batch_size: Annotated[int, Field(ge=2)]
     """Rubrics in one optimiser step: prompts_per_step x group_size."""
-    max_invalid_rate: Rate
-    """Share of invalid rubrics in a step above which training stops."""
 
 
 class PolicyConfig(GrpoConfig):
@@ -141,8 +156,6 @@ class PolicyConfig(GrpoConfig):
 
     batch_size: Annotated[int, Field(ge=2)]
     """Responses in one optimiser step: prompts_per_step x responses_per_set."""
-    max_unscored_rate: Rate
-    """Share of unscored responses in a step above which training stops."""
 
 
 class VerifierConfig(Section):
@@ -152,6 +165,8 @@ class VerifierConfig(Section):
     """Share of verdicts that are flipped."""
     failure_rate: Rate
     """Share of verdicts that come back unscored."""
+    max_unscored_rate: Rate
+    """Share of unscored verdicts, in a training step or an evaluation, above which it stops."""
 
 
 EvaluatorKind = Literal["dynamic", "static"]
@@ -223,8 +238,8 @@ class EvaluationConfig(Section):
 
     sets_per_prompt: Annotated[int, Field(ge=1, le=64)]
     """Response sets sampled for each held-out prompt."""
-    max_unscored_rate: Rate
-    """Share of unscored responses above which the evaluation fails."""
+    max_invalid_rate: Rate
+    """Share of invalid rubrics above which the evaluation fails."""
 
 
 class ArmConfig(BaseModel):
@@ -299,6 +314,19 @@ class Config(Section):
                     "each arm has to differ in at least one key"
                 )
             seen[text] = name
+        return self
+
+    @model_validator(mode="after")
+    def _world_has_items_for_a_rubric(self) -> Self:
+        num_criteria = len(criteria_for(all_prompts()[0]))
+        for name in self.study.arms:
+            most = resolve_arm(self, name).max_rubric_items
+            if most > num_criteria:
+                raise ValueError(
+                    f"study.arms.{name}: max_rubric_items is {most}; a prompt of the "
+                    f"{self.world.name} world has {num_criteria} criteria, so at most that many "
+                    "distinct items"
+                )
         return self
 
     @model_validator(mode="after")

@@ -13,10 +13,10 @@ from pathlib import Path
 from typing import Any
 
 from dynamicrubric.engines.base import Generation, Verifier
-from dynamicrubric.errors import InstrumentError
 from dynamicrubric.evaluators.judging import (
     JudgedSet,
     ResponseSet,
+    check_rates,
     judge_responses,
     read_rubric,
     text_hash,
@@ -78,6 +78,7 @@ def evaluate_sets(
     *,
     min_items: int,
     max_items: int,
+    max_invalid_rate: float,
     max_unscored_rate: float,
     seed_name: tuple[str | int, ...],
 ) -> Evaluation:
@@ -90,11 +91,12 @@ def evaluate_sets(
         quality: true quality of (prompt id, text); used for measurement alone.
         min_items: fewest items a rubric may have.
         max_items: most items a rubric may have.
-        max_unscored_rate: share of unscored responses above which the evaluation fails.
+        max_invalid_rate: share of invalid rubrics above which the evaluation fails.
+        max_unscored_rate: share of unscored verdicts likewise.
         seed_name: words that name this measurement's draws.
 
     Raises:
-        InstrumentError: too many responses are unscored.
+        InstrumentError: a rate is above its limit.
     """
     seeds = [derive_seed(*seed_name, one.set_id, "rubric") for one in sets]
     texts = writer.write([one.responses for one in sets], seeds)
@@ -112,7 +114,12 @@ def evaluate_sets(
         )
         for one, text, seed in zip(sets, texts, seeds, strict=True)
     ]
-    _check_unscored(measured, max_unscored_rate)
+    check_rates(
+        "the held-out sets",
+        [one.judged for one in measured],
+        max_invalid_rate=max_invalid_rate,
+        max_unscored_rate=max_unscored_rate,
+    )
     return Evaluation(
         metrics=_figures(measured),
         responses=[row for one in measured for row in _response_rows(one)],
@@ -139,17 +146,6 @@ def _measure(
         rank_accuracy(judged.scores, pairs).value,
         tie_rate(judged.scores, pairs).value,
     )
-
-
-def _check_unscored(measured: Sequence[MeasuredSet], limit: float) -> None:
-    mean = mean_of([score for one in measured for score in one.judged.scores])
-    unscored = mean.n_total - mean.n_scored
-    if unscored > limit * mean.n_total:
-        raise InstrumentError(
-            f"{unscored} of {mean.n_total} held-out responses are unscored "
-            f"({dict(mean.reasons)}), above evaluation.max_unscored_rate {limit}; train the "
-            "generator's warm start longer, mend the verifier, or raise the limit"
-        )
 
 
 def _figures(measured: Sequence[MeasuredSet]) -> dict[str, Mean]:

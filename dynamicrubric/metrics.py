@@ -126,6 +126,8 @@ TRAINING_METRICS: Final[Mapping[str, Metric]] = _by_name(
            "share of responses without a score", 0.0, 1.0),
     Metric("rate/unscored_verdict", "unscored", "share", "lower",
            "share of verdicts that came back unscored", 0.0, 1.0),
+    Metric("rate/unscored_anchor", "unscored anchors", "share", "lower",
+           "share of valid rubrics whose anchor list has an unscored verdict", 0.0, 1.0),
     Metric("rate/items_per_rubric", "items", "items", "neither", "items of a valid rubric", 0.0),
 )  # fmt: skip
 """What a training step may log; in trackers the role stands before it (`policy/reward`)."""

@@ -13,10 +13,11 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Mapping, Set
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Final, Literal
 
 from pydantic import Field, ValidationError
 
@@ -27,6 +28,7 @@ from dynamicrubric.config import (
     ObjectiveConfig,
     Rate,
     RecipeConfig,
+    Sampling,
     Section,
     Steps,
     VerifierConfig,
@@ -52,8 +54,7 @@ class RubricSettings(Section):
     evaluator: EvaluatorKind
     min_items: Annotated[int, Field(ge=1)]
     max_items: Annotated[int, Field(ge=1)]
-    temperature: float
-    max_tokens: int
+    sampling: Sampling
 
 
 class GeneratorTraining(Section):
@@ -78,16 +79,14 @@ class PolicyTraining(Section):
     prompts_per_step: int
     learning_rate: LearningRate
     kl_beta: float
-    temperature: float
-    max_tokens: int
-    max_unscored_rate: Rate
+    max_invalid_rate: Rate
 
 
 class EvaluationSettings(Section):
     """Measurement on held-out prompts."""
 
     sets_per_prompt: int
-    max_unscored_rate: Rate
+    max_invalid_rate: Rate
 
 
 class CellRecipe(Section):
@@ -101,10 +100,20 @@ class CellRecipe(Section):
     generator_training: GeneratorTraining | None
     policy_training: PolicyTraining | None
     """None in round 0 alone: the untrained policy is measured, nothing is trained."""
-    policy_temperature: float
-    policy_max_tokens: int
+    policy_sampling: Sampling
     evaluation: EvaluationSettings
     versions: dict[str, int]
+
+
+LIMITS: Final = frozenset({"max_invalid_rate", "max_unscored_rate"})
+"""Keys that can stop a step but never change what it computes."""
+_MEASUREMENT: Final = frozenset({"evaluation", "evaluate_round"})
+"""Keys of a recipe that only measurement reads."""
+
+
+def identity_of(section: Section) -> dict[str, Any]:
+    """Return a section as a mapping without the limits, which are no part of any identity."""
+    return _without(section.model_dump(mode="json"), LIMITS)
 
 
 @dataclass(frozen=True)
@@ -114,12 +123,15 @@ class Cell:
     Attributes:
         key: stable name, the DVC stage's and the folder's.
         id: key plus a short hash of the full recipe and all that comes before it.
+        training_hash: hash of what training computes: neither limits nor measurement are in it, so
+            that a change of those throws no checkpoint away.
         prev: folder that holds the policy and the generator this cell starts from.
         recipe: what the cell computes.
     """
 
     key: str
     id: str
+    training_hash: str
     prev: str
     recipe: CellRecipe
 
@@ -177,7 +189,7 @@ def expand(config: Config) -> Plan:
     """Expand arms x seeds x rounds into cells; equal recipe prefixes are one cell.
 
     Raises:
-        UserError: two different recipes got one id or one key.
+        UserError: two different recipes got one id or one key, or two arms are one path.
     """
     shared = _shared(config)
     base_hash = _digest(shared)
@@ -187,6 +199,7 @@ def expand(config: Config) -> Plan:
         recipe = resolve_arm(config, arm)
         for seed in config.study.seeds:
             paths[(arm, seed)] = _expand_path(config, recipe, arm, seed, base_hash, nodes)
+    _check_paths_differ(paths)
     cells = list(nodes.values())
     _check_unique(cells)
     return Plan(
@@ -234,21 +247,29 @@ def _expand_path(
     before, prev = base_hash, WARM_DIR
     for round_number in range(config.study.rounds + 1):
         recipe = _cell_recipe(config, arm_recipe, seed, round_number)
-        digest = _digest({"before": before, "recipe": recipe.model_dump(mode="json")})
+        document = recipe.model_dump(mode="json")
+        digest = _digest({"before": before, "recipe": document})
+        trained = _digest({"before": before, "recipe": _without(document, LIMITS | _MEASUREMENT)})
         if digest not in nodes:
             key = f"{arm}-s{seed}-r{round_number}"
-            nodes[digest] = Cell(key=key, id=f"{key}-{digest[:8]}", prev=prev, recipe=recipe)
+            nodes[digest] = Cell(
+                key=key,
+                id=f"{key}-{digest[:8]}",
+                training_hash=trained[:8],
+                prev=prev,
+                recipe=recipe,
+            )
         cell = nodes[digest]
         keys.append(cell.key)
         if round_number > 0:  # round 0 trains nothing: round 1 starts from the warm start itself
-            before, prev = digest, cell.directory
+            before, prev = trained, cell.directory
     return tuple(keys)
 
 
 def _cell_recipe(config: Config, arm: RecipeConfig, seed: int, round_number: int) -> CellRecipe:
     training_round = round_number > 0
     names = ["sample_responses", "evaluate_round"]
-    names += ["train_generator", "train_policy"] if training_round else []
+    names += ["train_generator", "keep_generator", "train_policy"] if training_round else []
     return CellRecipe(
         seed=seed,
         round=round_number,
@@ -257,14 +278,12 @@ def _cell_recipe(config: Config, arm: RecipeConfig, seed: int, round_number: int
             evaluator=arm.evaluator,
             min_items=arm.min_rubric_items,
             max_items=arm.max_rubric_items,
-            temperature=arm.generator.temperature,
-            max_tokens=arm.generator.max_tokens,
+            sampling=arm.generator.sampling,
         ),
         verifier=arm.verifier,
         generator_training=_generator_training(arm, round_number, config.study.rounds),
         policy_training=_policy_training(arm) if training_round else None,
-        policy_temperature=arm.policy.temperature,
-        policy_max_tokens=arm.policy.max_tokens,
+        policy_sampling=arm.policy.sampling,
         evaluation=EvaluationSettings(**config.evaluation.model_dump()),
         versions={name: STEP_VERSIONS[name] for name in names},
     )
@@ -303,7 +322,16 @@ def _generator_training(
 
 
 def _policy_training(arm: RecipeConfig) -> PolicyTraining:
-    return PolicyTraining(**arm.policy.model_dump(exclude={"batch_size"}))
+    return PolicyTraining(**arm.policy.model_dump(include=set(PolicyTraining.model_fields)))
+
+
+def _without(document: Mapping[str, Any], keys: Set[str]) -> dict[str, Any]:
+    """Copy a nested mapping without some keys, at whatever depth."""
+    return {
+        key: _without(value, keys) if isinstance(value, Mapping) else value
+        for key, value in document.items()
+        if key not in keys
+    }
 
 
 def _digest(document: Mapping[str, Any]) -> str:
@@ -311,11 +339,24 @@ def _digest(document: Mapping[str, Any]) -> str:
     return hashlib.sha256(text.encode("utf-8")).hexdigest()
 
 
+def _check_paths_differ(paths: Mapping[tuple[str, int], tuple[str, ...]]) -> None:
+    """Refuse arms whose recipes differ only in keys that none of their rounds reads."""
+    seen: dict[tuple[str, ...], str] = {}
+    for (arm, _), keys in paths.items():
+        if seen.setdefault(keys, arm) != arm:
+            raise UserError(
+                doing="planning the study",
+                got=f"study.arms.{arm}, which trains and measures exactly what {seen[keys]!r} does",
+                expected="each arm to differ in a key that some round reads",
+                remedy="remove one of them, or change what its rounds do (update: none ignores the "
+                "other keys of generator, for example)",
+            )
+
+
 def _check_unique(cells: list[Cell]) -> None:
     for kind in ("id", "key"):
-        names = [getattr(cell, kind) for cell in cells]
-        for name in names:
-            if names.count(name) > 1:
+        for name, count in Counter(getattr(cell, kind) for cell in cells).items():
+            if count > 1:
                 raise UserError(
                     doing="planning the study",
                     got=f"two different recipes with the cell {kind} {name!r}",

@@ -131,9 +131,9 @@ def train_generator(
             sees_responses=cell.rubrics.evaluator == "dynamic",
             min_items=cell.rubrics.min_items,
             max_items=cell.rubrics.max_items,
-            temperature=cell.rubrics.temperature,
-            max_tokens=cell.rubrics.max_tokens,
+            sampling=cell.rubrics.sampling,
             max_invalid_rate=training.max_invalid_rate,
+            max_unscored_rate=cell.verifier.max_unscored_rate,
             seed_name=(cell.seed, cell.round, "train_generator"),
         )
         weights = {"r_disc": training.objective.disc, "r_anchor": training.objective.anchor}
@@ -183,9 +183,9 @@ def train_policy(
         verifier=_verifier(cell),
         min_items=cell.rubrics.min_items,
         max_items=cell.rubrics.max_items,
-        temperature=training.temperature,
-        max_tokens=training.max_tokens,
-        max_unscored_rate=training.max_unscored_rate,
+        sampling=cell.policy_sampling,
+        max_invalid_rate=training.max_invalid_rate,
+        max_unscored_rate=cell.verifier.max_unscored_rate,
         seed_name=(cell.seed, cell.round, "train_policy"),
         cell_hash=cell_hash,
     )
@@ -237,8 +237,10 @@ def evaluate_round(
     ]
     completions = [g.token_ids for s in sets for g in s.generations]
     pad_id = engine.tokenizer.pad_id
-    now = sequence_logprobs(engine.model, prompts, completions, pad_id)
-    start = sequence_logprobs(load_model(Path(start_policy_dir)), prompts, completions, pad_id)
+    temperature = cell.policy_sampling.temperature
+    before = load_model(Path(start_policy_dir))
+    now = sequence_logprobs(engine.model, prompts, completions, pad_id, temperature)
+    start = sequence_logprobs(before, prompts, completions, pad_id, temperature)
     kl = iter([a - b for a, b in zip(now, start, strict=True)])
     sets = [replace(s, kl=tuple(next(kl) for _ in s.generations)) for s in sets]
     evaluation = evaluate_sets(
@@ -248,7 +250,8 @@ def evaluate_round(
         lambda prompt_id, text: true_quality(prompt_by_id(prompt_id), text),
         min_items=cell.rubrics.min_items,
         max_items=cell.rubrics.max_items,
-        max_unscored_rate=cell.evaluation.max_unscored_rate,
+        max_invalid_rate=cell.evaluation.max_invalid_rate,
+        max_unscored_rate=cell.verifier.max_unscored_rate,
         seed_name=seed_name,
     )
     write_evaluation(evaluation, Path(out_dir))
@@ -271,8 +274,8 @@ def _grpo_settings(
         group_size=group_size,
         learning_rate=training.learning_rate,
         kl_beta=training.kl_beta,
-        temperature=rollout.temperature,
-        max_tokens=rollout.max_tokens,
+        temperature=rollout.sampling.temperature,
+        max_tokens=rollout.sampling.max_tokens,
         reward_weights=reward_weights,
         seed=derive_seed(*rollout.seed_name, "order"),
         checkpoint_every_steps=checkpoint_every_steps,
@@ -306,9 +309,7 @@ def _sample_sets(
         for key, index in names
         for sample in range(size)
     ]
-    generations = engine.generate(
-        requests, temperature=cell.policy_temperature, max_tokens=cell.policy_max_tokens
-    )
+    generations = engine.generate(requests, cell.policy_sampling)
     sets = []
     for place, (key, index) in enumerate(names):
         group = tuple(generations[place * size : (place + 1) * size])
@@ -371,8 +372,7 @@ def _dynamic_writer(cell: CellRecipe, generator_dir: Path) -> DynamicWriter:
     return DynamicWriter(
         engine,
         lambda prompt, responses: generator_prompt(engine.tokenizer, prompt, responses),
-        cell.rubrics.temperature,
-        cell.rubrics.max_tokens,
+        cell.rubrics.sampling,
     )
 
 

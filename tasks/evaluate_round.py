@@ -6,7 +6,7 @@ from pathlib import Path
 
 from prefect import task
 
-from dynamicrubric.plan import Cell
+from dynamicrubric.plan import Cell, identity_of
 from tasks.console import log_line
 from tasks.study import StepResult, Study, request_for
 
@@ -23,11 +23,10 @@ def evaluate_round(
         "seed": recipe.seed,
         "round": recipe.round,
         "responses_per_set": recipe.responses_per_set,
-        "rubrics": recipe.rubrics.model_dump(mode="json"),
-        "verifier": recipe.verifier.model_dump(mode="json"),
-        "temperature": recipe.policy_temperature,
-        "max_tokens": recipe.policy_max_tokens,
-        "evaluation": recipe.evaluation.model_dump(mode="json"),
+        "rubrics": identity_of(recipe.rubrics),
+        "verifier": identity_of(recipe.verifier),
+        "sampling": identity_of(recipe.policy_sampling),
+        "evaluation": identity_of(recipe.evaluation),
     }
     return study.run_gpu_step(
         request_for(

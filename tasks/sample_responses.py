@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from prefect import task
 
-from dynamicrubric.plan import Cell
+from dynamicrubric.plan import Cell, identity_of
 from tasks.console import log_line
 from tasks.study import StepResult, Study, request_for
 
@@ -20,8 +20,7 @@ def sample_responses(study: Study, cell: Cell) -> StepResult:
         "seed": recipe.seed,
         "round": recipe.round,
         "responses_per_set": recipe.responses_per_set,
-        "temperature": recipe.policy_temperature,
-        "max_tokens": recipe.policy_max_tokens,
+        "sampling": identity_of(recipe.policy_sampling),
     }
     return study.run_gpu_step(
         request_for("sample_responses", identity, policy=policy, prepared=study.prepared),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from prefect import task
 
-from dynamicrubric.plan import Cell
+from dynamicrubric.plan import Cell, identity_of
 from tasks.study import StepResult, Study, request_for
 from tasks.training import run_training, training_identity
 
@@ -21,15 +21,16 @@ def train_policy(study: Study, cell: Cell, generator: StepResult) -> StepResult:
     }
     identity = {
         **training_identity(recipe, recipe.policy_training),
-        "cell_hash": cell.hash,
+        "cell_hash": cell.training_hash,
         "responses_per_set": recipe.responses_per_set,
+        "sampling": identity_of(recipe.policy_sampling),
     }
     return run_training(
         study,
         cell,
         request_for("train_policy", identity, **inputs),
         study.cell_dir(cell) / "policy",
-        cell_hash=cell.hash,
+        cell_hash=cell.training_hash,
         policy_dir=str(inputs["policy"]),
         generator_dir=str(inputs["generator"]),
     )

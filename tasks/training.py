@@ -5,7 +5,13 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from dynamicrubric.plan import Cell, CellRecipe, GeneratorTraining, PolicyTraining
+from dynamicrubric.plan import (
+    Cell,
+    CellRecipe,
+    GeneratorTraining,
+    PolicyTraining,
+    identity_of,
+)
 from tasks.console import log_line
 from tasks.record import StepRequest
 from tasks.study import StepResult, Study
@@ -18,9 +24,9 @@ def training_identity(
     return {
         "seed": recipe.seed,
         "round": recipe.round,
-        "rubrics": recipe.rubrics.model_dump(mode="json"),
-        "verifier": recipe.verifier.model_dump(mode="json"),
-        "training": training.model_dump(mode="json") if training else None,
+        "rubrics": identity_of(recipe.rubrics),
+        "verifier": identity_of(recipe.verifier),
+        "training": identity_of(training) if training else None,
     }
 
 

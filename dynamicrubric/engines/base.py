@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal, Protocol
 
+from dynamicrubric.config import Sampling
 from dynamicrubric.types import Verdict
 
 FinishReason = Literal["stop", "length"]
@@ -57,9 +58,7 @@ class JudgeRequest:
 class GenerateEngine(Protocol):
     """Samples completions."""
 
-    def generate(
-        self, requests: Sequence[GenerateRequest], *, temperature: float, max_tokens: int
-    ) -> list[Generation]:
+    def generate(self, requests: Sequence[GenerateRequest], sampling: Sampling) -> list[Generation]:
         """Return one generation for each request, in order."""
         ...
 

@@ -16,6 +16,7 @@ from transformers import (
     PreTrainedModel,
 )
 
+from dynamicrubric.config import Sampling
 from dynamicrubric.engines.base import GenerateRequest, Generation
 from dynamicrubric.engines.tokenizer import FrameTokenizer
 from dynamicrubric.seeds import uniforms
@@ -29,19 +30,22 @@ class SeededSampler(LogitsProcessor):
 
     `generate` draws from one global stream, so a row's tokens depend on its neighbours. Here a
     row's uniforms come from its own seed; the token chosen is left as the only possible one, and
-    greedy decoding takes it.
+    greedy decoding takes it. Tokens below `min_p` times the likeliest one's probability are left
+    out first, as in transformers' MinPLogitsWarper.
     """
 
-    def __init__(self, draws: torch.Tensor, temperature: float, prompt_length: int) -> None:
+    def __init__(self, draws: torch.Tensor, sampling: Sampling, prompt_length: int) -> None:
         """Take `draws` of shape (rows, max_tokens), uniform in [0, 1)."""
         self._draws = draws
-        self._temperature = temperature
+        self._sampling = sampling
         self._prompt_length = prompt_length
 
     def __call__(self, input_ids: torch.Tensor, scores: torch.Tensor) -> torch.Tensor:
         """Return scores of shape (rows, vocabulary) with one finite entry a row."""
         position = input_ids.shape[1] - self._prompt_length
-        cumulative = torch.softmax(scores.double() / self._temperature, dim=-1).cumsum(dim=-1)
+        shares = torch.softmax(scores.double() / self._sampling.temperature, dim=-1)
+        floor = self._sampling.min_p * shares.amax(dim=-1, keepdim=True)
+        cumulative = shares.masked_fill(shares < floor, 0.0).cumsum(dim=-1)
         target = self._draws[:, position].unsqueeze(1) * cumulative[:, -1:]
         chosen = torch.searchsorted(cumulative, target, right=True)
         chosen = chosen.clamp(max=scores.shape[1] - 1)
@@ -71,19 +75,15 @@ class TransformersEngine:
         return cls(load_model(directory), FrameTokenizer.load(directory))
 
     @torch.no_grad()
-    def generate(
-        self, requests: Sequence[GenerateRequest], *, temperature: float, max_tokens: int
-    ) -> list[Generation]:
+    def generate(self, requests: Sequence[GenerateRequest], sampling: Sampling) -> list[Generation]:
         """Return one generation for each request, in order.
 
         Requests are batched by prompt length under a token budget; results are joined by index.
         """
         order = sorted(range(len(requests)), key=lambda i: len(requests[i].prompt_ids))
         done: dict[int, Generation] = {}
-        for batch in self._batches(order, requests, max_tokens):
-            generations = self._generate_batch(
-                [requests[i] for i in batch], temperature, max_tokens
-            )
+        for batch in self._batches(order, requests, sampling.max_tokens):
+            generations = self._generate_batch([requests[i] for i in batch], sampling)
             done.update(zip(batch, generations, strict=True))
         assert len(done) == len(requests), "a request got no generation"
         return [done[i] for i in range(len(requests))]
@@ -101,14 +101,16 @@ class TransformersEngine:
         return batches
 
     def _generate_batch(
-        self, requests: Sequence[GenerateRequest], temperature: float, max_tokens: int
+        self, requests: Sequence[GenerateRequest], sampling: Sampling
     ) -> list[Generation]:
         device = self.model.device
         ids, mask = pad_left([r.prompt_ids for r in requests], self.tokenizer.pad_id)
-        draws = torch.from_numpy(np.stack([uniforms(r.seed, max_tokens) for r in requests]))
+        draws = torch.from_numpy(
+            np.stack([uniforms(r.seed, sampling.max_tokens) for r in requests])
+        )
         config = GenerationConfig(
             do_sample=False,
-            max_new_tokens=max_tokens,
+            max_new_tokens=sampling.max_tokens,
             eos_token_id=self.tokenizer.eos_id,
             pad_token_id=self.tokenizer.pad_id,
         )
@@ -117,7 +119,7 @@ class TransformersEngine:
             attention_mask=mask.to(device),
             generation_config=config,
             logits_processor=LogitsProcessorList(
-                [SeededSampler(draws.to(device), temperature, ids.shape[1])]
+                [SeededSampler(draws.to(device), sampling, ids.shape[1])]
             ),
         )
         return [self._finish(row) for row in output[:, ids.shape[1] :].tolist()]
@@ -146,15 +148,17 @@ def sequence_logprobs(
     prompts: Sequence[Sequence[int]],
     completions: Sequence[Sequence[int]],
     pad_id: int,
+    temperature: float,
     batch_size: int = 128,
 ) -> list[float]:
-    """Return log p(completion | prompt), summed over its tokens, at temperature 1.
+    """Return log p(completion | prompt), summed over its tokens, without the floor of `min_p`.
 
     Args:
         model: a causal language model.
         prompts: token ids of each prompt.
         completions: token ids of each completion, the end token included.
         pad_id: id that pads.
+        temperature: that of the sampling, so that a mean of differences estimates a KL.
         batch_size: rows of one forward pass.
     """
     result: list[float] = []
@@ -175,7 +179,7 @@ def sequence_logprobs(
             attention_mask=mask.to(model.device),
             position_ids=positions.to(model.device),
         ).logits
-        logprobs = torch.log_softmax(logits[:, :-1].float(), dim=-1)
+        logprobs = torch.log_softmax(logits[:, :-1].float() / temperature, dim=-1)
         chosen = logprobs.gather(2, ids[:, 1:, None].to(model.device)).squeeze(2)
         result += [
             float(row[-length:].sum()) if length else 0.0

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import hashlib
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 from dynamicrubric.engines.base import Generation, JudgeRequest, Verifier
+from dynamicrubric.errors import InstrumentError
 from dynamicrubric.rubrics import parse_rubric
 from dynamicrubric.scoring import score_set
 from dynamicrubric.seeds import derive_seed
@@ -41,6 +43,16 @@ class JudgedSet:
     rubric: Rubric | InvalidRubric
     verdicts: tuple[tuple[Verdict, ...], ...]
     scores: tuple[Score, ...]
+
+    @property
+    def num_verdicts(self) -> int:
+        """K x M."""
+        return sum(len(row) for row in self.verdicts)
+
+    @property
+    def unscored_reasons(self) -> Counter[str]:
+        """How often the verifier left a verdict unscored, by reason."""
+        return Counter(str(v.reason) for row in self.verdicts for v in row if not v.is_scored)
 
 
 def read_rubric(
@@ -82,6 +94,54 @@ def judge_responses(
     verdicts = tuple(tuple(row) for row in verifier.judge(requests))
     assert len(verdicts) == len(responses), "the verifier lost a response"
     return JudgedSet(rubric, verdicts, score_set(rubric, verdicts))
+
+
+def check_rates(
+    where: str,
+    judged: Sequence[JudgedSet],
+    anchors: Sequence[JudgedSet] = (),
+    *,
+    max_invalid_rate: float,
+    max_unscored_rate: float,
+) -> dict[str, float]:
+    """Return the shares of invalid rubrics and of unscored verdicts, or stop above their limits.
+
+    Bad model output is data, up to a limit; a verifier that fails more often than its limit is a
+    broken instrument. The two are told apart: a generator that writes nonsense says nothing about
+    the verifier.
+
+    Args:
+        where: what was judged, as a person reads it ("step 3", "the held-out sets").
+        judged: response sets, each under its rubric.
+        anchors: anchor lists under the same rubrics; their verdicts count as well.
+        max_invalid_rate: largest share of invalid rubrics.
+        max_unscored_rate: largest share of unscored verdicts under valid rubrics.
+
+    Raises:
+        InstrumentError: a share is above its limit.
+    """
+    invalid = Counter(
+        str(one.rubric.reason) for one in judged if isinstance(one.rubric, InvalidRubric)
+    )
+    rates = {"rate/invalid_rubric": invalid.total() / len(judged)}
+    if rates["rate/invalid_rubric"] > max_invalid_rate:
+        raise InstrumentError(
+            f"{invalid.total()} of {len(judged)} rubrics of {where} are invalid "
+            f"({dict(sorted(invalid.items()))}), above max_invalid_rate {max_invalid_rate}; train "
+            "the generator's warm start longer or raise the limit"
+        )
+    everything = [*judged, *anchors]
+    num_verdicts = sum(one.num_verdicts for one in everything)
+    if num_verdicts:
+        reasons = sum((one.unscored_reasons for one in everything), Counter[str]())
+        rates["rate/unscored_verdict"] = reasons.total() / num_verdicts
+        if rates["rate/unscored_verdict"] > max_unscored_rate:
+            raise InstrumentError(
+                f"the verifier left {reasons.total()} of {num_verdicts} verdicts of {where} "
+                f"unscored ({dict(sorted(reasons.items()))}), above verifier.max_unscored_rate "
+                f"{max_unscored_rate}; mend the verifier or raise the limit"
+            )
+    return rates
 
 
 def text_hash(text: str) -> str:

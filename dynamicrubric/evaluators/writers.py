@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Final, Protocol
 
+from dynamicrubric.config import Sampling
 from dynamicrubric.engines.base import GenerateEngine, GenerateRequest, Generation
 from dynamicrubric.errors import UserError
 from dynamicrubric.evaluators.judging import ResponseSet
@@ -26,14 +27,11 @@ class RubricWriter(Protocol):
 class DynamicWriter:
     """The generator reads the prompt and the response set."""
 
-    def __init__(
-        self, engine: GenerateEngine, render: RenderPrompt, temperature: float, max_tokens: int
-    ) -> None:
+    def __init__(self, engine: GenerateEngine, render: RenderPrompt, sampling: Sampling) -> None:
         """Write with `engine`; `render` turns (prompt, responses) into token ids."""
         self._engine = engine
         self._render = render
-        self._temperature = temperature
-        self._max_tokens = max_tokens
+        self._sampling = sampling
 
     def write(self, sets: Sequence[ResponseSet], seeds: Sequence[int]) -> list[Generation]:
         """Write a rubric for each set with that set's seed."""
@@ -41,9 +39,7 @@ class DynamicWriter:
             GenerateRequest(self._render(s.prompt, s.responses), seed)
             for s, seed in zip(sets, seeds, strict=True)
         ]
-        return self._engine.generate(
-            requests, temperature=self._temperature, max_tokens=self._max_tokens
-        )
+        return self._engine.generate(requests, self._sampling)
 
 
 class KeptWriter:

@@ -11,10 +11,16 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from dynamicrubric.config import Sampling
 from dynamicrubric.engines.base import GenerateRequest, Generation, Verifier
 from dynamicrubric.engines.transformers import TransformersEngine
-from dynamicrubric.errors import InstrumentError
-from dynamicrubric.evaluators.judging import ResponseSet, judge_responses, read_rubric
+from dynamicrubric.evaluators.judging import (
+    JudgedSet,
+    ResponseSet,
+    check_rates,
+    judge_responses,
+    read_rubric,
+)
 from dynamicrubric.prompts.frames import generator_prompt
 from dynamicrubric.rewards import (
     group_advantages,
@@ -35,9 +41,22 @@ class RubricReward:
 
     r_disc: float | None
     r_anchor: float | None
-    invalid_reason: str | None
-    num_items: int
-    unscored_rate: float
+    judged: JudgedSet
+    """The response set under this rubric."""
+    ranked: JudgedSet
+    """The anchor list under this rubric."""
+
+    @property
+    def invalid_reason(self) -> str | None:
+        """Why the rubric is invalid, if it is."""
+        rubric = self.judged.rubric
+        return str(rubric.reason) if isinstance(rubric, InvalidRubric) else None
+
+    @property
+    def num_items(self) -> int:
+        """Items of a valid rubric, else 0."""
+        rubric = self.judged.rubric
+        return 0 if isinstance(rubric, InvalidRubric) else len(rubric.items)
 
 
 @dataclass(frozen=True)
@@ -51,9 +70,9 @@ class GeneratorRollout(Rollout):
         sees_responses: False for a static evaluator.
         min_items: fewest items a rubric may have.
         max_items: most items a rubric may have.
-        temperature: sampling temperature.
-        max_tokens: longest rubric.
-        max_invalid_rate: share of invalid rubrics in a step that stops the training.
+        sampling: how rubrics are sampled.
+        max_invalid_rate: share of invalid rubrics in a step above which training stops.
+        max_unscored_rate: share of unscored verdicts, on responses and anchors, likewise.
         seed_name: words that name this training's draws (run seed, round, step name).
     """
 
@@ -63,9 +82,9 @@ class GeneratorRollout(Rollout):
     sees_responses: bool
     min_items: int
     max_items: int
-    temperature: float
-    max_tokens: int
+    sampling: Sampling
     max_invalid_rate: float
+    max_unscored_rate: float
     seed_name: tuple[str | int, ...]
 
     def __call__(
@@ -79,21 +98,19 @@ class GeneratorRollout(Rollout):
             for key, size in groups
             for sample in range(size)
         ]
-        generations = engine.generate(
-            requests, temperature=self.temperature, max_tokens=self.max_tokens
-        )
+        generations = engine.generate(requests, self.sampling)
         keys = [key for key, size in groups for _ in range(size)]
         rewards = [
             self.reward(g, self.sets[k], step) for g, k in zip(generations, keys, strict=True)
         ]
-        metrics = step_rates(rewards)
-        if metrics["rate/invalid_rubric"] > self.max_invalid_rate:
-            raise InstrumentError(_too_many_invalid(step, rewards, self.max_invalid_rate))
-        if metrics.get("rate/unscored_verdict", 0.0) >= 1.0:
-            raise InstrumentError(
-                f"the verifier left every verdict of step {step} unscored, so that no rubric has a "
-                "reward; mend the verifier"
-            )
+        metrics = check_rates(
+            f"step {step}",
+            [reward.judged for reward in rewards],
+            [reward.ranked for reward in rewards],
+            max_invalid_rate=self.max_invalid_rate,
+            max_unscored_rate=self.max_unscored_rate,
+        )
+        metrics.update(_reward_rates(rewards))
         return RolloutBatch(
             prompt_ids=[list(request.prompt_ids) for request in requests],
             completion_ids=[list(generation.token_ids) for generation in generations],
@@ -119,17 +136,13 @@ class GeneratorRollout(Rollout):
             max_items=self.max_items,
             verifier=self.verifier,
         )
-        if isinstance(rubric, InvalidRubric):
-            return RubricReward(
-                INVALID_R_DISC, worst_r_anchor(len(anchors)), str(rubric.reason), 0, 0.0
-            )
         seed = derive_seed(*self.seed_name, step, rows.prompt_id, "judge")
         judged = judge_responses(rubric, rows.responses, self.verifier, seed)
         ranked = judge_responses(rubric, anchors, self.verifier, derive_seed(seed, "anchors"))
+        if isinstance(rubric, InvalidRubric):
+            return RubricReward(INVALID_R_DISC, worst_r_anchor(len(anchors)), judged, ranked)
         disc = r_disc_of_verdicts(rubric.weights, judged.verdicts)
-        return RubricReward(
-            disc.value, r_anchor(ranked.scores), None, len(rubric.items), disc.unscored_rate
-        )
+        return RubricReward(disc.value, r_anchor(ranked.scores), judged, ranked)
 
 
 def worst_r_anchor(num_anchors: int) -> float:
@@ -139,23 +152,19 @@ def worst_r_anchor(num_anchors: int) -> float:
     return worst_pair * float(rank_weights(num_anchors).sum())
 
 
-def step_rates(rewards: Sequence[RubricReward]) -> dict[str, float]:
-    """Return the rates of one step's rubrics."""
+def _reward_rates(rewards: Sequence[RubricReward]) -> dict[str, float]:
+    """Return the items of a valid rubric, and the share of valid ones whose R_anchor is unscored.
+
+    One unscored verdict in n x M leaves R_anchor unscored: a verifier that fails now and then can
+    silently turn the objective into R_disc alone, so this share is logged.
+    """
     valid = [reward for reward in rewards if reward.invalid_reason is None]
-    rates = {"rate/invalid_rubric": 1.0 - len(valid) / len(rewards)}
-    if valid:
-        rates["rate/items_per_rubric"] = sum(r.num_items for r in valid) / len(valid)
-        rates["rate/unscored_verdict"] = sum(r.unscored_rate for r in valid) / len(valid)
-    return rates
-
-
-def _too_many_invalid(step: int, rewards: Sequence[RubricReward], limit: float) -> str:
-    reasons = [reward.invalid_reason for reward in rewards if reward.invalid_reason]
-    counts = {reason: reasons.count(reason) for reason in sorted(set(reasons))}
-    return (
-        f"{len(reasons)} of {len(rewards)} rubrics of step {step} are invalid ({counts}), above "
-        f"max_invalid_rate {limit}; train the generator's warm start longer or raise the limit"
-    )
+    if not valid:
+        return {}
+    return {
+        "rate/items_per_rubric": sum(r.num_items for r in valid) / len(valid),
+        "rate/unscored_anchor": sum(r.r_anchor is None for r in valid) / len(valid),
+    }
 
 
 def _lineage(

@@ -119,7 +119,7 @@ def _grpo_config(settings: GrpoSettings, checkpoint_dir: Path) -> GRPOConfig:
         num_generations=settings.group_size,
         max_completion_length=settings.max_tokens,
         learning_rate=settings.learning_rate,
-        lr_scheduler_type="constant",
+        lr_scheduler_type="linear",
         beta=settings.kl_beta,
         temperature=settings.temperature,
         loss_type="dapo",

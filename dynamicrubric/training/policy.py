@@ -10,17 +10,17 @@ speak against length, and without this cost a policy learns never to stop.
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from dynamicrubric.config import Sampling
 from dynamicrubric.engines.base import FinishReason, GenerateRequest, Generation, Verifier
 from dynamicrubric.engines.transformers import TransformersEngine
-from dynamicrubric.errors import InstrumentError
 from dynamicrubric.evaluators.judging import (
     JudgedSet,
     ResponseSet,
+    check_rates,
     judge_responses,
     read_rubric,
     text_hash,
@@ -30,7 +30,7 @@ from dynamicrubric.prompts.frames import policy_prompt
 from dynamicrubric.rewards import group_advantages
 from dynamicrubric.seeds import derive_seed
 from dynamicrubric.training.rollout import Rollout, RolloutBatch, RowGroup
-from dynamicrubric.types import InvalidRubric, Score
+from dynamicrubric.types import Rubric, Score
 
 
 @dataclass(frozen=True)
@@ -43,11 +43,11 @@ class PolicyRollout(Rollout):
         verifier: the frozen verifier.
         min_items: fewest items a rubric may have.
         max_items: most items a rubric may have.
-        temperature: sampling temperature.
-        max_tokens: longest response.
-        max_unscored_rate: share of unscored responses in a step that stops the training.
+        sampling: how responses are sampled.
+        max_invalid_rate: share of invalid rubrics in a step above which training stops.
+        max_unscored_rate: share of unscored verdicts likewise.
         seed_name: words that name this training's draws (run seed, round, step name).
-        cell_hash: hash of the cell, for lineage.
+        cell_hash: the cell's training hash, for lineage.
     """
 
     prompts: Mapping[str, str]
@@ -55,8 +55,8 @@ class PolicyRollout(Rollout):
     verifier: Verifier
     min_items: int
     max_items: int
-    temperature: float
-    max_tokens: int
+    sampling: Sampling
+    max_invalid_rate: float
     max_unscored_rate: float
     seed_name: tuple[str | int, ...]
     cell_hash: str
@@ -73,9 +73,7 @@ class PolicyRollout(Rollout):
             for key, size in groups
             for sample in range(size)
         ]
-        responses = engine.generate(
-            requests, temperature=self.temperature, max_tokens=self.max_tokens
-        )
+        responses = engine.generate(requests, self.sampling)
         sets = _response_sets(groups, responses, self.prompts)
         seeds = [derive_seed(*self.seed_name, step, s.prompt_id, "rubric") for s in sets]
         rubric_texts = self.writer.write(sets, seeds)
@@ -99,9 +97,13 @@ class PolicyRollout(Rollout):
                 (score for one in judged for score in one.scores), responses, strict=True
             )
         ]
-        metrics = _rates(judged)
-        if metrics["rate/unscored_response"] > self.max_unscored_rate:
-            raise InstrumentError(_too_many_unscored(step, judged, self.max_unscored_rate))
+        metrics = check_rates(
+            f"step {step}",
+            judged,
+            max_invalid_rate=self.max_invalid_rate,
+            max_unscored_rate=self.max_unscored_rate,
+        )
+        metrics.update(_response_rates(judged))
         return RolloutBatch(
             prompt_ids=[list(request.prompt_ids) for request in requests],
             completion_ids=[list(response.token_ids) for response in responses],
@@ -165,24 +167,10 @@ def _response_sets(
     return sets
 
 
-def _rates(judged: Sequence[JudgedSet]) -> dict[str, float]:
+def _response_rates(judged: Sequence[JudgedSet]) -> dict[str, float]:
     scores = [score for one in judged for score in one.scores]
-    valid = [one for one in judged if not isinstance(one.rubric, InvalidRubric)]
-    rates = {
-        "rate/invalid_rubric": 1.0 - len(valid) / len(judged),
-        "rate/unscored_response": sum(not s.is_scored for s in scores) / len(scores),
-    }
-    sizes = [len(one.rubric.items) for one in valid if not isinstance(one.rubric, InvalidRubric)]
+    rates = {"rate/unscored_response": sum(not s.is_scored for s in scores) / len(scores)}
+    sizes = [len(one.rubric.items) for one in judged if isinstance(one.rubric, Rubric)]
     if sizes:
         rates["rate/items_per_rubric"] = sum(sizes) / len(sizes)
     return rates
-
-
-def _too_many_unscored(step: int, judged: Sequence[JudgedSet], limit: float) -> str:
-    reasons = Counter(s.reason for one in judged for s in one.scores if not s.is_scored)
-    total = sum(len(one.scores) for one in judged)
-    return (
-        f"{reasons.total()} of {total} responses of step {step} are unscored ({dict(reasons)}), "
-        f"above max_unscored_rate {limit}; look at the rubrics in the step's rollouts folder, "
-        "mend the verifier or the generator, or raise the limit"
-    )

@@ -9,8 +9,14 @@ import numpy as np
 import pytest
 import torch
 from scipy import stats
-from transformers import PreTrainedModel
+from transformers import (
+    LogitsProcessorList,
+    MinPLogitsWarper,
+    PreTrainedModel,
+    TemperatureLogitsWarper,
+)
 
+from dynamicrubric.config import Sampling
 from dynamicrubric.engines import transformers as engine_module
 from dynamicrubric.engines.base import GenerateRequest, Generation
 from dynamicrubric.engines.tokenizer import FrameTokenizer
@@ -40,9 +46,11 @@ def run(
     asked: list[GenerateRequest],
     *,
     temperature: float = 1.0,
+    min_p: float = 0.0,
     max_tokens: int = 16,
 ) -> list[Generation]:
-    return engine.generate(asked, temperature=temperature, max_tokens=max_tokens)
+    sampling = Sampling(temperature=temperature, min_p=min_p, max_tokens=max_tokens)
+    return engine.generate(asked, sampling)
 
 
 def test_request_gets_the_same_tokens_alone_and_among_neighbours(
@@ -98,9 +106,10 @@ def always(model: PreTrainedModel, logits: torch.Tensor) -> PreTrainedModel:
     return found
 
 
+@pytest.mark.parametrize("min_p", [0.0, 0.1, 0.4])
 @pytest.mark.parametrize("temperature", [0.5, 1.0, 2.0])
-def test_samples_follow_the_softmax(
-    model: PreTrainedModel, tokenizer: FrameTokenizer, temperature: float
+def test_samples_follow_the_softmax_above_its_floor(
+    model: PreTrainedModel, tokenizer: FrameTokenizer, temperature: float, min_p: float
 ) -> None:
     logits = torch.full((len(tokenizer.hf),), -60.0)
     support = torch.tensor([40, 41, 77, 300, 511])
@@ -111,16 +120,21 @@ def test_samples_follow_the_softmax(
         engine,
         [GenerateRequest(ids, seed) for seed in range(300)],
         temperature=temperature,
+        min_p=min_p,
         max_tokens=10,
     )
     drawn = np.array([one.token_ids for one in found])
     assert drawn.shape == (300, 10)
-    expected = torch.softmax(logits[support].double() / temperature, 0).numpy() * drawn.size
+    warpers = [TemperatureLogitsWarper(temperature), MinPLogitsWarper(min_p)]
+    warped = LogitsProcessorList(warpers)(torch.zeros((1, 0)), logits[None].double())[0]
+    expected = torch.softmax(warped, 0)[support].numpy() * drawn.size
     observed = np.array([(drawn == int(token)).sum() for token in support])
     assert observed.sum() == drawn.size, "a token of no probability was drawn"
-    assert stats.chisquare(observed, expected).pvalue > 1e-4
+    assert (observed[expected == 0.0] == 0).all(), "a token below the floor was drawn"
+    kept = expected > 0.0
+    assert kept.sum() == 1 or stats.chisquare(observed[kept], expected[kept]).pvalue > 1e-4
     follows = stats.pearsonr(drawn[:, :-1].ravel(), drawn[:, 1:].ravel())
-    assert follows.pvalue > 1e-4, "a token's draw follows the one before"
+    assert not follows.pvalue <= 1e-4, "a token's draw follows the one before"
 
 
 @pytest.mark.parametrize("stop", [True, False])
@@ -160,30 +174,37 @@ def test_completion_keeps_its_end_token_and_nothing_after(
 def test_sampler_with_draws_at_both_ends_takes_tokens_that_have_probability() -> None:
     draws = torch.tensor([[0.0], [1.0 - 2**-53]], dtype=torch.float64)
     scores = torch.tensor([[-torch.inf, 0.0, 0.0, -torch.inf]]).repeat(2, 1)
-    chosen = SeededSampler(draws, 1.0, 3)(torch.zeros((2, 3), dtype=torch.long), scores)
+    sampling = Sampling(temperature=1.0, min_p=0.0, max_tokens=1)
+    chosen = SeededSampler(draws, sampling, 3)(torch.zeros((2, 3), dtype=torch.long), scores)
     assert chosen.argmax(dim=1).tolist() == [1, 2]
 
 
-def naive_logprob(model: PreTrainedModel, prompt: list[int], completion: list[int]) -> float:
+def naive_logprob(
+    model: PreTrainedModel, prompt: list[int], completion: list[int], temperature: float
+) -> float:
     """One row, no padding, token by token."""
     total = 0.0
     for place, token in enumerate(completion):
         with torch.no_grad():
             logits = model(input_ids=torch.tensor([prompt + completion[:place]])).logits[0, -1]
-        total += float(torch.log_softmax(logits.double(), dim=-1)[token])
+        total += float(torch.log_softmax(logits.double() / temperature, dim=-1)[token])
     return total
 
 
-@pytest.mark.parametrize("batch_size", [1, 3, 128])
+@pytest.mark.parametrize(("batch_size", "temperature"), [(1, 1.0), (3, 0.7), (128, 2.0)])
 def test_sequence_logprobs_are_those_of_each_row_alone(
-    engine: TransformersEngine, requests: list[GenerateRequest], batch_size: int
+    engine: TransformersEngine, requests: list[GenerateRequest], batch_size: int, temperature: float
 ) -> None:
     model, tokenizer = engine.model, engine.tokenizer
     prompts = [list(request.prompt_ids) for request in requests]
     completions = [list(one.token_ids) for one in run(engine, requests, max_tokens=6)]
     completions[0] = []
-    found = sequence_logprobs(model, prompts, completions, tokenizer.pad_id, batch_size)
-    expected = [naive_logprob(model, p, c) for p, c in zip(prompts, completions, strict=True)]
+    found = sequence_logprobs(
+        model, prompts, completions, tokenizer.pad_id, temperature, batch_size
+    )
+    expected = [
+        naive_logprob(model, p, c, temperature) for p, c in zip(prompts, completions, strict=True)
+    ]
     assert found == pytest.approx(expected, rel=1e-4, abs=1e-4)
     assert found[0] == 0.0
 
@@ -195,8 +216,8 @@ def test_sequence_logprobs_of_the_same_model_differ_by_nothing(
     prompts = [request.prompt_ids for request in requests]
     completions = [one.token_ids for one in run(engine, requests)]
     pad_id = engine.tokenizer.pad_id
-    assert sequence_logprobs(load_model(tmp_path), prompts, completions, pad_id) == (
-        sequence_logprobs(engine.model, prompts, completions, pad_id)
+    assert sequence_logprobs(load_model(tmp_path), prompts, completions, pad_id, 1.0) == (
+        sequence_logprobs(engine.model, prompts, completions, pad_id, 1.0)
     )
 
 

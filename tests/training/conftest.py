@@ -40,10 +40,10 @@ RECIPE: dict[str, Any] = {
     "round": 1,
     "responses_per_set": 4,
     "rubrics": {
-        "evaluator": "dynamic", "min_items": 1, "max_items": 2, "temperature": 1.0,
-        "max_tokens": 16,
+        "evaluator": "dynamic", "min_items": 1, "max_items": 2,
+        "sampling": {"temperature": 1.0, "min_p": 0.0, "max_tokens": 16},
     },
-    "verifier": {"error_rate": 0.0, "failure_rate": 0.0},
+    "verifier": {"error_rate": 0.0, "failure_rate": 0.0, "max_unscored_rate": 0.5},
     "generator_training": {
         "responses": "current", "objective": {"disc": 1.0, "anchor": 1.0}, "steps": 3,
         "prompts_per_step": 2, "group_size": 4, "learning_rate": 1e-3, "kl_beta": 0.05,
@@ -51,11 +51,10 @@ RECIPE: dict[str, Any] = {
     },
     "policy_training": {
         "steps": 3, "prompts_per_step": 2, "learning_rate": 1e-3, "kl_beta": 0.05,
-        "temperature": 1.0, "max_tokens": 24, "max_unscored_rate": 1.0,
+        "max_invalid_rate": 1.0,
     },
-    "policy_temperature": 1.0,
-    "policy_max_tokens": 24,
-    "evaluation": {"sets_per_prompt": 2, "max_unscored_rate": 1.0},
+    "policy_sampling": {"temperature": 1.0, "min_p": 0.0, "max_tokens": 24},
+    "evaluation": {"sets_per_prompt": 2, "max_invalid_rate": 1.0},
     "versions": {},
 }  # fmt: skip
 

@@ -71,7 +71,7 @@ def runs(tiny, tmp_path_factory: pytest.TempPathFactory):
                 "objective": {"disc": weights[0], "anchor": weights[1]},
                 "steps": STEPS,
             },
-            rubrics={"temperature": 1.2},
+            rubrics={"sampling": {"temperature": 1.2}},
             verifier={"failure_rate": 0.15},
         )
         for number, weights in enumerate(WEIGHTS)
@@ -162,11 +162,11 @@ def test_too_many_invalid_rubrics_stop_the_training(tiny, tmp_path: Path) -> Non
     with pytest.raises(InstrumentError, match="above max_invalid_rate"):
         tiny.train_generator(
             tmp_path,
-            rubrics={"temperature": 4.0},
+            rubrics={"sampling": {"temperature": 4.0}},
             generator_training={"max_invalid_rate": 0.25},
         )
 
 
 def test_rubrics_that_never_end_stop_the_training_with_a_remedy(tiny, tmp_path: Path) -> None:
     with pytest.raises(InstrumentError, match="every completion of step 1 was cut at max_tokens"):
-        tiny.train_generator(tmp_path, rubrics={"max_tokens": 1})
+        tiny.train_generator(tmp_path, rubrics={"sampling": {"max_tokens": 1}})

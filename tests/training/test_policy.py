@@ -177,7 +177,6 @@ def test_verifier_that_is_down_stops_the_training(tiny, tmp_path: Path) -> None:
             generator=tiny.keep_rubrics(tmp_path / "kept"),
             rubrics={"evaluator": "static"},
             verifier={"failure_rate": 1.0},
-            policy_training={"max_unscored_rate": 0.5},
         )
     assert not list((tmp_path / "run" / "out").iterdir())
 
@@ -185,7 +184,7 @@ def test_verifier_that_is_down_stops_the_training(tiny, tmp_path: Path) -> None:
 def test_completions_that_never_end_stop_the_training_with_a_remedy(tiny, tmp_path: Path) -> None:
     """Case 19: `max_tokens` 1 is an error with a remedy, not a flat curve."""
     with pytest.raises(InstrumentError, match="every completion of step 1 was cut at max_tokens"):
-        tiny.train_policy(tmp_path, policy_training={"max_tokens": 1})
+        tiny.train_policy(tmp_path, policy_sampling={"max_tokens": 1})
 
 
 def test_loss_that_is_no_number_stops_the_training() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 
@@ -11,7 +12,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dynamicrubric.engines.base import GenerateRequest, Generation
+from dynamicrubric.config import Sampling
+from dynamicrubric.engines.base import GenerateRequest, Generation, JudgeRequest
 from dynamicrubric.engines.programmatic import ProgrammaticVerifier
 from dynamicrubric.errors import InstrumentError, UserError
 from dynamicrubric.evaluators.judging import ResponseSet
@@ -21,11 +23,12 @@ from dynamicrubric.training.generator import INVALID_R_DISC, GeneratorRollout, w
 from dynamicrubric.training.policy import PolicyRollout, reward_of
 from dynamicrubric.training.rollout import RolloutBatch, RowGroup
 from dynamicrubric.training.rows import row_order, whole_groups
-from dynamicrubric.types import Score
+from dynamicrubric.types import Score, Verdict
 from dynamicrubric.worlds.postcards.criteria import check
 
 ANCHORS = ("dear Anna, thank you.", "dear Anna", "WOW")
 RESPONSES = ("thank you.", "7 days", "thank you 7", "WOW?")
+SAMPLING = Sampling(temperature=1.0, min_p=0.0, max_tokens=8)
 THANKS = '[{"criterion":"says thank you","weight":2}]'
 NUMBER = '[{"criterion":"gives a number","weight":1}]'
 POETIC = '[{"criterion":"is poetic","weight":1}]'
@@ -53,9 +56,7 @@ class Script:
         ]
         self.asked: list[GenerateRequest] = []
 
-    def generate(
-        self, requests: Sequence[GenerateRequest], *, temperature: float, max_tokens: int
-    ) -> list[Generation]:
+    def generate(self, requests: Sequence[GenerateRequest], sampling: Sampling) -> list[Generation]:
         self.asked += requests
         return [self.lines[i % len(self.lines)] for i in range(len(requests))]
 
@@ -75,8 +76,8 @@ def generator_rollout(**changed: Any) -> GeneratorRollout:
         "sets": {"p/0": ResponseSet("p", "Write", RESPONSES)},
         "anchors": {"p": ANCHORS},
         "verifier": ProgrammaticVerifier(check),
-        "sees_responses": True, "min_items": 1, "max_items": 2, "temperature": 1.0,
-        "max_tokens": 8, "max_invalid_rate": 0.5, "seed_name": (1, 1, "train_generator"),
+        "sees_responses": True, "min_items": 1, "max_items": 2, "sampling": SAMPLING,
+        "max_invalid_rate": 0.5, "max_unscored_rate": 0.5, "seed_name": (1, 1, "train_generator"),
     }  # fmt: skip
     return GeneratorRollout(**(fields | changed))
 
@@ -85,7 +86,7 @@ def policy_rollout(*rubrics: str, **changed: Any) -> PolicyRollout:
     fields: dict[str, Any] = {
         "prompts": {"p": "Write", "q": "Write more"}, "writer": Kept(*rubrics),
         "verifier": ProgrammaticVerifier(check), "min_items": 1, "max_items": 2,
-        "temperature": 1.0, "max_tokens": 8, "max_unscored_rate": 0.5,
+        "sampling": SAMPLING, "max_invalid_rate": 0.5, "max_unscored_rate": 0.5,
         "seed_name": (1, 1, "train_policy"), "cell_hash": "0123abcd",
     }  # fmt: skip
     return PolicyRollout(**(fields | changed))
@@ -141,8 +142,31 @@ def test_generator_above_its_invalid_rate_stops_with_the_reasons() -> None:
 
 def test_generator_whose_verifier_is_down_stops() -> None:
     silent = ProgrammaticVerifier(check, failure_rate=1.0)
-    with pytest.raises(InstrumentError, match="verifier"):
+    with pytest.raises(InstrumentError, match=r"28 of 28 verdicts of step 1 unscored") as caught:
         run(generator_rollout(verifier=silent, max_invalid_rate=1.0), Script(THANKS), ("p/0", 4))
+    assert "'verifier_failure': 28" in str(caught.value)
+    assert "verifier.max_unscored_rate 0.5" in str(caught.value)
+
+
+class FailsOnAnchors:
+    """A verifier that judges responses well and never an anchor."""
+
+    def accepts(self, criterion: str) -> bool:
+        return True
+
+    def judge(self, requests: Sequence[JudgeRequest]) -> list[list[Verdict]]:
+        return [
+            [Verdict.unscored("down") if r.response in ANCHORS else Verdict.yes()] for r in requests
+        ]
+
+
+def test_generator_whose_verifier_fails_on_anchors_alone_stops() -> None:
+    rollout = generator_rollout(verifier=FailsOnAnchors(), max_unscored_rate=0.4)
+    with pytest.raises(InstrumentError, match=r"3 of 7 verdicts of step 1 unscored"):
+        run(rollout, Script(THANKS), ("p/0", 1))
+    batch = run(replace(rollout, max_unscored_rate=0.5), Script(THANKS), ("p/0", 1))
+    assert batch.metrics["rate/unscored_anchor"] == 1.0
+    assert batch.rewards["r_anchor"] == [None]
 
 
 def test_generator_whose_verifier_fails_at_times_leaves_rewards_out_and_goes_on() -> None:
@@ -178,15 +202,16 @@ def test_policys_rows_under_an_invalid_rubric_have_no_reward() -> None:
         0.0, 0.0, *group_advantages([1.0, 0.0])
     ]  # fmt: skip
     assert batch.metrics == {
-        "rate/invalid_rubric": 0.5, "rate/unscored_response": 0.5, "rate/items_per_rubric": 1.0
+        "rate/invalid_rubric": 0.5, "rate/unscored_verdict": 0.0,
+        "rate/unscored_response": 0.5, "rate/items_per_rubric": 1.0,
     }  # fmt: skip
 
 
-def test_policy_above_its_unscored_rate_stops_with_the_reasons() -> None:
-    with pytest.raises(InstrumentError, match="4 of 4 responses of step 3 are unscored") as caught:
+def test_policy_above_its_invalid_rate_stops_with_the_reasons() -> None:
+    with pytest.raises(InstrumentError, match="2 of 2 rubrics of step 3 are invalid") as caught:
         run(policy_rollout("[", "{}"), Script("7"), ("p", 2), ("q", 2), step=3)
-    assert "'invalid_rubric:not_json': 2" in str(caught.value)
-    assert "max_unscored_rate 0.5" in str(caught.value)
+    assert "'not_json': 1" in str(caught.value)
+    assert "max_invalid_rate 0.5" in str(caught.value)
 
 
 def test_policy_whose_verifier_is_down_stops() -> None:

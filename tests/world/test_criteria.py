@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from dynamicrubric.seeds import generator_for
 from dynamicrubric.worlds.postcards.criteria import (
     COLOURS,
+    WEEKDAYS,
     check,
     criteria_for,
     true_quality,
@@ -45,17 +46,18 @@ def reference(criterion: str, text: str) -> bool:
     lower = [token.lower() for token in tokens(text)]
     last = text.strip()[-1:]
     kind, _, rest = criterion.partition(" ")
-    number = re.fullmatch(r"(keeps to|runs past) (\d+) words", criterion)
-    if number:
-        return (len(lower) > int(number[2])) == (number[1] == "runs past")
     if kind == "mentions" and rest.startswith("the "):
         return rest.removeprefix("the ").lower() in lower
+    if kind == "leaves" and rest.startswith("out the "):
+        return rest.removeprefix("out the ").lower() not in lower
     known = {
         "greets the reader": "dear" in lower,
         "sends a wish": "happy" in lower,
         "says thank you": re.search("thank you", text, re.IGNORECASE) is not None,
         "gives a number": re.search("[0-9]", text) is not None,
         "names a colour": not set(COLOURS).isdisjoint(lower),
+        "names a weekday": not {day.lower() for day in WEEKDAYS}.isdisjoint(lower),
+        "sends a hug": "hug" in lower,
         "ends with a full stop": last == ".",
         "ends with a question mark": last == "?",
         "shouts in capitals": any(
@@ -63,9 +65,31 @@ def reference(criterion: str, text: str) -> bool:
         ),
         "says something vague": "something" in lower,
         "mentions money": "money" in lower,
+        "mentions work": "work" in lower,
+        "tells of a headache": "headache" in lower,
+        "uses slang": "gonna" in lower,
         "repeats a word": any(lower[i] == lower[i - 1] for i in range(1, len(lower))),
         "opens with an article": lower[:1] in (["a"], ["an"], ["the"]),
     }
+    opposites = {
+        "gives no greeting": "greets the reader",
+        "sends no wish": "sends a wish",
+        "gives no thanks": "says thank you",
+        "gives no number": "gives a number",
+        "names no colour": "names a colour",
+        "names no weekday": "names a weekday",
+        "sends no hug": "sends a hug",
+        "does not shout": "shouts in capitals",
+        "is never vague": "says something vague",
+        "repeats no word": "repeats a word",
+        "opens without an article": "opens with an article",
+        "keeps off money": "mentions money",
+        "keeps off work": "mentions work",
+        "keeps off illness": "tells of a headache",
+        "uses no slang": "uses slang",
+    }
+    if criterion in opposites:
+        return not known[opposites[criterion]]
     if criterion not in known:
         pytest.fail(f"no second implementation of {criterion!r}: add one here")
     return known[criterion]
@@ -84,7 +108,8 @@ PIECES = st.sampled_from(
     [
         *("dear", "Anna", "ANNA", "thank", "you", "Thank you", "WOW", "wow", "OK", "'''", "it's"),
         *("something", "money", "the", "The", "a", "an", "very", "tram", "Tram", "trams", "red"),
-        *("reddish", "7", "21", ".", "?", "!", ",", "  ", "\n", "wedding", "don't don't", "TRAM's"),
+        *("reddish", "7", "Friday", "hug", "work", "works"),
+        *(".", "?", "!", ",", "  ", "\n", "wedding", "don't don't", "TRAM's"),
     ]
 )
 
@@ -110,6 +135,8 @@ def test_check_answers_for_any_response(text: str) -> None:
         "",
         "is poetic",
         "mentions the",
+        "leaves out the ",
+        "leaves out the big tram",
         "mentions the ",
         "mentions the big tram",
         "MENTIONS the tram",
@@ -137,13 +164,13 @@ def test_every_criterion_is_met_and_unmet_by_some_composed_text(
 
 
 @pytest.mark.parametrize("prompt", PROMPTS[::17], ids=lambda prompt: prompt.id)
-def test_criteria_are_ten_good_and_ten_bad_of_mirrored_worth(prompt: PostcardPrompt) -> None:
+def test_criteria_are_twenty_each_way_of_mirrored_worth(prompt: PostcardPrompt) -> None:
     criteria = criteria_for(prompt)
     good = [c.worth for c in criteria if c.worth > 0]
     bad = [c.worth for c in criteria if c.worth < 0]
-    assert len(good) == len(bad) == 10
+    assert len(good) == len(bad) == 20
     assert good == [-worth for worth in bad]
-    assert len({c.criterion for c in criteria}) == 20
+    assert len({c.criterion for c in criteria}) == 40
 
 
 def reference_quality(prompt: PostcardPrompt, text: str) -> float:
@@ -171,9 +198,10 @@ def perfect(prompt: PostcardPrompt, *, good: bool) -> str:
     wanted = [c.criterion for c in criteria_for(prompt) if (c.worth > 0) == good]
     sights = [c.removeprefix("mentions the ") for c in wanted if c.startswith("mentions the ")]
     if good:
-        said = f"dear {prompt.recipient}, happy {prompt.occasion}, thank you, red, 7"
+        said = f"dear {prompt.recipient}, happy {prompt.occasion}, thank you, red, 7, hug, Friday"
         return ", ".join([said, *sights]) + "."
-    return ", ".join(["the", *sights, "WOW", "something", "money", *["very"] * 40]) + "?"
+    said = "the WOW, something, money, work, headache, gonna, very very"
+    return ", ".join([said, *sights]) + "?"
 
 
 @pytest.mark.parametrize("prompt", PROMPTS[::31], ids=lambda prompt: prompt.id)
@@ -191,10 +219,10 @@ def test_world_is_direction_neutral(corpus: dict[PostcardPrompt, list[str]]) -> 
 def test_good_criteria_are_met_as_often_as_the_bad_ones_they_mirror(
     corpus: dict[PostcardPrompt, list[str]],
 ) -> None:
-    met = np.zeros(20)
+    met = np.zeros(40)
     for prompt, texts in corpus.items():
         for place, criterion in enumerate(c.criterion for c in criteria_for(prompt)):
             met[place] += sum(bool(check(criterion, text)) for text in texts)
     rates = met / (len(corpus) * TEXTS_PER_PROMPT)
-    assert np.abs(rates[:10] - rates[10:]).max() < 0.1, rates.round(2).tolist()
-    assert abs(rates[:10].mean() - rates[10:].mean()) < 0.02
+    assert np.abs(rates[:20] - rates[20:]).max() < 0.1, rates.round(2).tolist()
+    assert abs(rates[:20].mean() - rates[20:].mean()) < 0.02

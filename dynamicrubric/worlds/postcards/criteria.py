@@ -1,8 +1,10 @@
 """Checkable criteria, their direction, and true quality.
 
 A criterion is a sentence; `check` reads the sentence and the response and nothing else, as a
-language model verifier would. What is good or bad in a prompt's world is in `criteria_for`, which
-only anchors and measurement use.
+language model verifier would. Each feature of a postcard has two sentences, one that asks for it
+and one that asks for its opposite. Which of the two is good is in `criteria_for`, which only
+anchors and measurement use. Half of the features are good to have and half are good to leave out,
+so that neither writing more nor writing less is a short cut to quality.
 """
 
 from __future__ import annotations
@@ -39,9 +41,9 @@ SIGHTS: Final[tuple[str, ...]] = (
     "lantern",
     "vineyard",
 )
-COLOURS: Final[tuple[str, ...]] = ("red", "blue", "green", "golden", "violet")
-MAX_WORDS: Final = 21
-NUM_SIGHTS_EACH_WAY: Final = 3
+COLOURS: Final = ("red", "blue", "green", "golden", "violet")
+WEEKDAYS: Final = ("Monday", "Tuesday", "Friday", "Sunday")
+NUM_SIGHTS_EACH_WAY: Final = 2
 
 _ARTICLES: Final = frozenset({"a", "an", "the"})
 _WORD: Final = re.compile(r"[A-Za-z']+")
@@ -52,8 +54,9 @@ def words_of(text: str) -> list[str]:
     return _WORD.findall(text)
 
 
-def _has_word(text: str, word: str) -> bool:
-    return any(found.lower() == word.lower() for found in words_of(text))
+def _has_word(text: str, *words: str) -> bool:
+    wanted = {word.lower() for word in words}
+    return any(found.lower() in wanted for found in words_of(text))
 
 
 def _repeats_a_word(text: str) -> bool:
@@ -66,27 +69,48 @@ def _opens_with_article(text: str) -> bool:
     return bool(words) and words[0].lower() in _ARTICLES
 
 
+def _shouts(text: str) -> bool:
+    return any(len(word) >= 3 and word.isupper() for word in words_of(text))
+
+
+def _ends_with(text: str, mark: str) -> bool:
+    return text.rstrip().endswith(mark)
+
+
+def _opposite(judge: Callable[[str], bool]) -> Callable[[str], bool]:
+    return lambda text: not judge(text)
+
+
+_PAIRS: Final[tuple[tuple[str, str, Callable[[str], bool]], ...]] = (
+    ("greets the reader", "gives no greeting", lambda text: _has_word(text, "dear")),
+    ("sends a wish", "sends no wish", lambda text: _has_word(text, "happy")),
+    ("says thank you", "gives no thanks", lambda text: "thank you" in text.lower()),
+    ("gives a number", "gives no number", lambda text: any(c.isdigit() for c in text)),
+    ("names a colour", "names no colour", lambda text: _has_word(text, *COLOURS)),
+    ("names a weekday", "names no weekday", lambda text: _has_word(text, *WEEKDAYS)),
+    ("sends a hug", "sends no hug", lambda text: _has_word(text, "hug")),
+    ("does not shout", "shouts in capitals", lambda text: not _shouts(text)),
+    ("is never vague", "says something vague", lambda text: not _has_word(text, "something")),
+    ("repeats no word", "repeats a word", lambda text: not _repeats_a_word(text)),
+    ("opens without an article", "opens with an article", lambda t: not _opens_with_article(t)),
+    ("keeps off money", "mentions money", lambda text: not _has_word(text, "money")),
+    ("keeps off work", "mentions work", lambda text: not _has_word(text, "work")),
+    ("keeps off illness", "tells of a headache", lambda text: not _has_word(text, "headache")),
+    ("uses no slang", "uses slang", lambda text: not _has_word(text, "gonna")),
+)
+"""(good sentence, bad sentence, whether a text meets the good one); the bad one is its opposite."""
+_FULL_STOP: Final = "ends with a full stop"
+_QUESTION_MARK: Final = "ends with a question mark"
 _FIXED: Final[dict[str, Callable[[str], bool]]] = {
-    "greets the reader": lambda text: _has_word(text, "dear"),
-    "sends a wish": lambda text: _has_word(text, "happy"),
-    "says thank you": lambda text: "thank you" in text.lower(),
-    "gives a number": lambda text: any(char.isdigit() for char in text),
-    "names a colour": lambda text: any(_has_word(text, colour) for colour in COLOURS),
-    "ends with a full stop": lambda text: text.rstrip().endswith("."),
-    f"keeps to {MAX_WORDS} words": lambda text: len(words_of(text)) <= MAX_WORDS,
-    "shouts in capitals": lambda text: any(
-        len(word) >= 3 and word.isupper() for word in words_of(text)
-    ),
-    "says something vague": lambda text: _has_word(text, "something"),
-    "repeats a word": _repeats_a_word,
-    "opens with an article": _opens_with_article,
-    "ends with a question mark": lambda text: text.rstrip().endswith("?"),
-    "mentions money": lambda text: _has_word(text, "money"),
-    f"runs past {MAX_WORDS} words": lambda text: len(words_of(text)) > MAX_WORDS,
+    **{good: judge for good, _, judge in _PAIRS},
+    **{bad: _opposite(judge) for _, bad, judge in _PAIRS},
+    _FULL_STOP: lambda text: _ends_with(text, "."),
+    _QUESTION_MARK: lambda text: _ends_with(text, "?"),
 }
 # Template prefixes of open-ended criteria and how each reads the rest of the sentence.
 _TEMPLATES: Final[dict[str, Callable[[str, str], bool]]] = {
     "mentions the ": _has_word,
+    "leaves out the ": lambda text, sight: not _has_word(text, sight),
 }
 
 
@@ -138,34 +162,23 @@ def sights_of(place: str) -> tuple[tuple[str, ...], tuple[str, ...]]:
 
 @cache
 def criteria_for(prompt: PostcardPrompt) -> tuple[WorldCriterion, ...]:
-    """Return the twenty criteria of a prompt: ten good, ten bad, with mirrored worth."""
+    """Return the forty criteria of a prompt: twenty good, twenty bad, a pair for each feature.
+
+    There are four times as many good ones as a rubric of the default study has items, so that
+    later rounds still have something to teach: with seven of them, a policy met all within two
+    rounds, and what then discriminated was bad.
+    """
     good_sights, bad_sights = sights_of(prompt.place)
-    good = [
-        *(f"mentions the {sight}" for sight in good_sights),
-        "greets the reader",
-        "sends a wish",
-        "says thank you",
-        "gives a number",
-        "names a colour",
-        "ends with a full stop",
-        f"keeps to {MAX_WORDS} words",
-    ]
-    bad = [
-        *(f"mentions the {sight}" for sight in bad_sights),
-        "shouts in capitals",
-        "says something vague",
-        "repeats a word",
-        "opens with an article",
-        "mentions money",
-        "ends with a question mark",
-        f"runs past {MAX_WORDS} words",
+    pairs = [
+        *((f"mentions the {sight}", f"leaves out the {sight}", 1) for sight in good_sights),
+        *((f"leaves out the {sight}", f"mentions the {sight}", 1) for sight in bad_sights),
+        *((good, bad, 2) for good, bad, _ in _PAIRS),
+        (_FULL_STOP, _QUESTION_MARK, 2),
     ]
     # Close to even: an anchor list can only show the direction of what moves its order.
-    worth = (1, 1, 1, 2, 2, 2, 2, 2, 2, 2)
-    return tuple(
-        WorldCriterion(criterion, sign * weight)
-        for sign, criteria in ((1, good), (-1, bad))
-        for criterion, weight in zip(criteria, worth, strict=True)
+    return (
+        *(WorldCriterion(good, worth) for good, _, worth in pairs),
+        *(WorldCriterion(bad, -worth) for _, bad, worth in pairs),
     )
 
 
@@ -187,4 +200,5 @@ def names() -> tuple[str, ...]:
 
 def vocabulary() -> tuple[str, ...]:
     """Return every criterion sentence that some prompt of the world has."""
-    return (*(f"mentions the {sight}" for sight in SIGHTS), *_FIXED)
+    sights = [f"{verb} the {sight}" for verb in ("mentions", "leaves out") for sight in SIGHTS]
+    return (*sights, *_FIXED)

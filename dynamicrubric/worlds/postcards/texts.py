@@ -1,8 +1,9 @@
 """Postcards of mixed quality: the warm start's texts and the anchors' candidates.
 
-Each feature is drawn on its own, good and bad ones with equal chance, so that the start policy's
-true quality is about zero and every criterion separates its responses. Phrases keep one order, as
-people's postcards do: what is learnt is which to write, not how to shuffle them.
+Each feature is there or not with equal chance, so that the start policy's true quality is about
+zero, every criterion separates its responses, and the two sentences of a pair are met equally
+often. Phrases keep one order, as people's postcards do: what is learnt is which to write, not how
+to shuffle them.
 """
 
 from __future__ import annotations
@@ -11,13 +12,13 @@ from typing import Final
 
 import numpy as np
 
-from dynamicrubric.worlds.postcards.criteria import COLOURS, sights_of
+from dynamicrubric.worlds.postcards.criteria import COLOURS, WEEKDAYS, sights_of
 from dynamicrubric.worlds.postcards.prompts import PostcardPrompt
 
-FEATURE_RATE: Final = 0.4
-_FILLER_RATE: Final = 0.4
+FEATURE_RATE: Final = 0.5
+_FILLER_RATE: Final = 0.3
 _FILLERS: Final = ("all is well", "more soon", "we walk and rest", "time goes by here")
-_ENDINGS: Final = (".", "?", "")
+_ENDINGS: Final = (".", "?")
 
 
 def compose(prompt: PostcardPrompt, rng: np.random.Generator, rate: float = FEATURE_RATE) -> str:
@@ -48,7 +49,12 @@ def _features(prompt: PostcardPrompt, rng: np.random.Generator) -> list[str]:
         "very very warm",
         "something nice",
         "no money left",
+        "bad headache",
         "WOW",
         f"{int(rng.integers(2, 10))} days left",
+        "gonna rest",
+        f"home on {rng.choice(WEEKDAYS)}",
+        "work waits",
+        "big hug",
         "thank you",
     ]
