@@ -24,6 +24,8 @@ from dynamicrubric.types import Score
 
 STD_EPSILON = 1e-4
 """Added to a group's standard deviation by TRL 1.16 (grpo_trainer.py, advantages)."""
+ROUNDING = 1e-6
+"""Rewards this close are equal: trainings compute with 32 bits."""
 
 FloatArray = NDArray[np.float64]
 
@@ -241,6 +243,33 @@ def combine_advantages(
         raise ValueError(f"weights must be finite, got {weights!r}")
     apart = np.array([group_advantages(row) for row in rewards], dtype=np.float64)
     return [float(total) for total in np.asarray(weights, dtype=np.float64) @ apart]
+
+
+def zero_std_rate(rewards: Sequence[Sequence[float | None]], group_size: int) -> float:
+    """Share of groups in which every reward is the same for all rows: they teach nothing.
+
+    TRL's `frac_reward_zero_std` is another figure. With several rewards it looks at the sums of the
+    whole batch, and with one it misses equal rewards whose mean is rounded. As there, unscored rows
+    are left out, and a group with nothing to compare is not counted.
+
+    Args:
+        rewards: shape (number of rewards, number of groups x group_size), the weightless left out.
+        group_size: rows of a group.
+
+    The first group differs in one reward, the second in none:
+
+    >>> zero_std_rate([[0.2, 0.1, 0.2, 0.2], [-1.0, -1.0, -2.0, -2.0]], 2)
+    0.5
+    """
+
+    def is_flat(start: int) -> bool:
+        group = [row[start : start + group_size] for row in rewards]
+        scored = [[value for value in row if value is not None] for row in group]
+        spreads = [max(row) - min(row) for row in scored if len(row) > 1]
+        return bool(spreads) and max(spreads) < ROUNDING
+
+    starts = range(0, len(rewards[0]), group_size)
+    return sum(map(is_flat, starts)) / len(starts)
 
 
 def _with_nan(rewards: Sequence[float | None]) -> FloatArray:

@@ -27,6 +27,7 @@ from trl import GRPOConfig, GRPOTrainer
 
 from dynamicrubric.engines.tokenizer import FrameTokenizer
 from dynamicrubric.engines.transformers import TransformersEngine
+from dynamicrubric.rewards import zero_std_rate
 from dynamicrubric.training.console import quiet_libraries, without_printer
 from dynamicrubric.training.rollout import Rollout, RolloutBatch
 from dynamicrubric.training.rows import row_order, whole_groups
@@ -162,10 +163,15 @@ def _rollout_function(
             "completion_ids": batch.completion_ids,
             "logprobs": None,
             **batch.rewards,
-            "step_metrics": dict(batch.metrics),
+            "step_metrics": {**batch.metrics, "zero_std_rate": _zero_std_rate(batch, settings)},
         }
 
     return roll_out
+
+
+def _zero_std_rate(batch: RolloutBatch, settings: GrpoSettings) -> float:
+    weighted = [batch.rewards[name] for name, weight in settings.reward_weights.items() if weight]
+    return zero_std_rate(weighted, settings.group_size)
 
 
 def _check_lengths(batch: RolloutBatch, expected: int) -> None:

@@ -25,7 +25,7 @@ _TRL_METRICS: Final[dict[str, str]] = {
     "grad_norm": "grad_norm",
     "reward": "reward",
     "reward_std": "reward_std",
-    "frac_reward_zero_std": "zero_std_rate",
+    "zero_std_rate": "zero_std_rate",  # ours already, as are those named rate/
     "kl": "kl",
     "entropy": "entropy",
     "completions/mean_length": "length",

@@ -16,6 +16,7 @@ from dynamicrubric.rewards import (
     r_disc,
     r_disc_of_verdicts,
     rank_weights,
+    zero_std_rate,
 )
 from dynamicrubric.types import Score, Verdict
 
@@ -249,3 +250,34 @@ def test_combine_advantages_of_shapes_that_do_not_fit_raise() -> None:
             combine_advantages(rewards, weights)  # type: ignore[arg-type] # a mixed literal
     with pytest.raises(ValueError, match="finite"):
         combine_advantages([[1.0, 2.0]], [math.inf])
+
+
+@given(st.integers(2, 6), st.data())
+def test_zero_std_rate_of_one_reward_is_the_share_of_compared_groups_without_an_advantage(
+    size: int, data: st.DataObject
+) -> None:
+    reward = st.sampled_from([None, 0.0, 1 / 3, 1.0])
+    group = st.lists(reward, min_size=size, max_size=size)
+    groups = data.draw(st.lists(group, min_size=1, max_size=5))
+    compared = [sum(value is not None for value in rows) > 1 for rows in groups]
+    flat = [not any(group_advantages(rows)) for rows in groups]
+    found = zero_std_rate([[value for rows in groups for value in rows]], size)
+    assert found == statistics.mean(a and b for a, b in zip(compared, flat, strict=True))
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "rate"),
+    [
+        ([0.1, 0.1, 0.1], [2.0, 2.0, 2.0], 1.0),
+        ([0.1, 0.1, 0.1], [2.0, 2.0, 3.0], 0.0),
+        ([0.1, 0.2, 0.1], [2.0, 2.0, 2.0], 0.0),
+        ([0.1 + 0.2, 0.3, 0.3], [2.0, 2.0, 2.0], 1.0),  # equal to rounding
+        ([0.1, 0.1, 0.1], [None, None, 2.0], 1.0),
+        ([None, None, 0.1], [None, 2.0, 3.0], 0.0),
+        ([None, None, None], [None, None, 2.0], 0.0),  # nothing to compare
+    ],
+)
+def test_zero_std_rate_of_two_rewards_counts_groups_that_neither_tells_apart(
+    first: list[float | None], second: list[float | None], rate: float
+) -> None:
+    assert zero_std_rate([first, second], 3) == rate

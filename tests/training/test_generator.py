@@ -107,6 +107,17 @@ def test_weights_of_the_rewards_change_the_advantages_of_the_same_rubrics(
             assert not np.allclose(first[one], first[other], atol=1e-2), (one, other)
 
 
+@pytest.mark.parametrize("weights", WEIGHTS, ids=str)
+def test_share_of_groups_without_spread_is_that_of_the_weighted_rewards(
+    runs, weights: tuple[float, float]
+) -> None:
+    run, _ = runs[weights]
+    used = [n for n, weight in zip(("r_disc", "r_anchor"), weights, strict=True) if weight]
+    spreads = run.rollouts.groupby(["step", "row"])[used].std()
+    flat = (spreads.max(axis=1) < 1e-6).groupby("step").mean()
+    assert [line["metrics"]["zero_std_rate"] for line in run.log] == flat.tolist()
+
+
 def test_failing_verifier_leaves_some_rewards_out(runs) -> None:
     rows = runs[1.0, 1.0][0].rollouts
     valid = rows[rows["invalid_reason"].isna()]
