@@ -30,7 +30,7 @@ from dynamicrubric.engines.transformers import TransformersEngine
 from dynamicrubric.training.console import quiet_libraries, without_printer
 from dynamicrubric.training.rollout import Rollout, RolloutBatch
 from dynamicrubric.training.rows import row_order, whole_groups
-from dynamicrubric.training.steplog import LogCallback, StepLog
+from dynamicrubric.training.steplog import LogCallback, StepLog, check_weights
 
 _COMPLETE_MARK: Final = "complete.json"
 
@@ -84,7 +84,7 @@ def train_grpo(
         work_dir: checkpoints and live log; survives a kill.
 
     Raises:
-        InstrumentError: a rate above its limit, or a loss that is no number.
+        InstrumentError: a rate above its limit, or a loss, gradient or weight that is no number.
     """
     quiet_libraries()
     tokenizer = FrameTokenizer.load(model_dir)
@@ -106,7 +106,9 @@ def train_grpo(
     if checkpoint:
         print(f"resuming at step {start} of {settings.steps} from {checkpoint.name}", flush=True)
     trainer.train(resume_from_checkpoint=str(checkpoint) if checkpoint else None)
-    trainer.accelerator.unwrap_model(trainer.model).save_pretrained(str(out_dir))
+    model = trainer.accelerator.unwrap_model(trainer.model)
+    check_weights(settings.steps, model)
+    model.save_pretrained(str(out_dir))
     tokenizer.hf.save_pretrained(str(out_dir))
     log.publish(out_dir)
 
@@ -134,6 +136,7 @@ def _grpo_config(settings: GrpoSettings, checkpoint_dir: Path) -> GRPOConfig:
         bf16=False,
         gradient_checkpointing=False,
         logging_steps=1,
+        logging_nan_inf_filter=False,  # it would log a loss that is no number as 0
         save_strategy="steps",
         save_steps=settings.checkpoint_every_steps,
         save_total_limit=2,
@@ -213,7 +216,7 @@ def last_complete_checkpoint(directory: Path) -> Path | None:
 
 
 class _CheckpointCallback(TrainerCallback):
-    """Marks a checkpoint as complete once everything in it is on disk."""
+    """Marks a checkpoint as complete once everything in it is on disk and its weights are sound."""
 
     def on_save(
         self,
@@ -223,6 +226,7 @@ class _CheckpointCallback(TrainerCallback):
         **kwargs: Any,  # noqa: ANN401 - transformers' signature
     ) -> None:
         """Write the mark after the checkpoint's files have been synced."""
+        check_weights(state.global_step, kwargs["model"])
         folder = Path(str(args.output_dir)) / f"checkpoint-{state.global_step}"
         for path in (p for p in folder.rglob("*") if p.is_file()):
             descriptor = os.open(path, os.O_RDONLY)

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any, Final
 
 import pandas as pd
+import torch
 from transformers import TrainerCallback, TrainerControl, TrainerState, TrainingArguments
 
 from dynamicrubric.errors import InstrumentError
@@ -108,14 +109,28 @@ def check_step(step: int, metrics: Mapping[str, float]) -> None:
     """Stop a training whose figures say that it can come to nothing.
 
     Raises:
-        InstrumentError: the loss is no number, or every completion was cut.
+        InstrumentError: loss or gradient norm is no number, or every completion was cut.
     """
-    if not math.isfinite(metrics.get("loss", 0.0)):
-        raise InstrumentError(
-            f"the loss at step {step} is {metrics['loss']}; lower the learning rate"
-        )
+    for name, words in (("loss", "loss"), ("grad_norm", "gradient norm")):
+        value = metrics.get(name, 0.0)
+        if not math.isfinite(value):
+            raise InstrumentError(f"the {words} at step {step} is {value}; lower the learning rate")
     if metrics.get("truncated_rate", 0.0) >= 1.0:
         raise InstrumentError(
             f"every completion of step {step} was cut at max_tokens; raise max_tokens, or train "
             "the warm start longer so that the model learns to stop"
         )
+
+
+def check_weights(step: int, model: torch.nn.Module) -> None:
+    """Stop before weights are kept that are no numbers: loss and gradient are those before them.
+
+    Raises:
+        InstrumentError: a weight is not finite.
+    """
+    for name, weight in model.named_parameters():
+        if not torch.isfinite(weight).all():
+            raise InstrumentError(
+                f"the weights of {name} after step {step} are not all finite; lower the learning "
+                "rate"
+            )
