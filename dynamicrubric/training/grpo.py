@@ -159,7 +159,7 @@ def _rollout_function(
         batch = rollout(groups, TransformersEngine(model.eval(), tokenizer), step)
         model.train(training)
         _check_lengths(batch, len(prompts))
-        log.keep_rollouts(step, batch.lineage)
+        log.keep_rollouts(step, batch.lineage_with_advantages(groups, settings.reward_weights))
         return {
             "prompt_ids": batch.prompt_ids,
             "completion_ids": batch.completion_ids,
