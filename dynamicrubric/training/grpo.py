@@ -13,7 +13,6 @@ group stays whole on one process, and every row is kept for lineage.
 from __future__ import annotations
 
 import json
-import os
 import shutil
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -30,7 +29,7 @@ from dynamicrubric.engines.transformers import TransformersEngine
 from dynamicrubric.training.console import quiet_libraries, without_printer
 from dynamicrubric.training.rollout import Rollout, RolloutBatch
 from dynamicrubric.training.rows import row_order, whole_groups
-from dynamicrubric.training.steplog import LogCallback, StepLog, check_weights
+from dynamicrubric.training.steplog import LogCallback, StepLog, check_weights, sync
 
 _COMPLETE_MARK: Final = "complete.json"
 
@@ -97,10 +96,10 @@ def train_grpo(
         train_dataset=Dataset.from_dict({"prompt": order}),
         processing_class=tokenizer.hf,
         rollout_func=_rollout_function(rollout, tokenizer, settings, log),
-        callbacks=[LogCallback(log), _CheckpointCallback()],
+        callbacks=[LogCallback(log), _CheckpointCallback(log)],
     )
     without_printer(trainer)
-    checkpoint = last_complete_checkpoint(work_dir / "checkpoints")
+    checkpoint = last_complete_checkpoint(work_dir / "checkpoints", log.whole_until())
     start = int(checkpoint.name.rpartition("-")[2]) if checkpoint else 0
     log.keep_until(start)
     if checkpoint:
@@ -204,19 +203,28 @@ def _reward_function(name: str) -> Callable[..., list[float | None]]:
     return reward
 
 
-def last_complete_checkpoint(directory: Path) -> Path | None:
-    """Return the newest checkpoint whose writing was finished; remove unfinished ones."""
+def last_complete_checkpoint(directory: Path, logged: int) -> Path | None:
+    """Return the newest checkpoint to go on from, and remove those that are none.
+
+    Args:
+        directory: where the checkpoints are.
+        logged: last step up to which the log is whole; nothing could be published from a later one.
+    """
     found: list[tuple[int, Path]] = []
     for path in directory.glob("checkpoint-*"):
-        if (path / _COMPLETE_MARK).is_file():
-            found.append((int(path.name.rpartition("-")[2]), path))
+        step = int(path.name.rpartition("-")[2])
+        if (path / _COMPLETE_MARK).is_file() and step <= logged:
+            found.append((step, path))
         else:
             shutil.rmtree(path)
     return max(found)[1] if found else None
 
 
 class _CheckpointCallback(TrainerCallback):
-    """Marks a checkpoint as complete once everything in it is on disk and its weights are sound."""
+    """Marks a checkpoint as complete: its weights are sound, and it and its log are on disk."""
+
+    def __init__(self, log: StepLog) -> None:
+        self._log = log
 
     def on_save(
         self,
@@ -225,11 +233,12 @@ class _CheckpointCallback(TrainerCallback):
         control: TrainerControl,
         **kwargs: Any,  # noqa: ANN401 - transformers' signature
     ) -> None:
-        """Write the mark after the checkpoint's files have been synced."""
+        """Write the mark after the checkpoint's files and the log have been synced."""
         check_weights(state.global_step, kwargs["model"])
         folder = Path(str(args.output_dir)) / f"checkpoint-{state.global_step}"
-        for path in (p for p in folder.rglob("*") if p.is_file()):
-            descriptor = os.open(path, os.O_RDONLY)
-            os.fsync(descriptor)
-            os.close(descriptor)
-        (folder / _COMPLETE_MARK).write_text(json.dumps({"step": state.global_step}))
+        for path in (*folder.rglob("*"), folder, folder.parent):
+            sync(path)
+        self._log.sync()
+        mark = folder / _COMPLETE_MARK
+        mark.write_text(json.dumps({"step": state.global_step}))
+        sync(mark)

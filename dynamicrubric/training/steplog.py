@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import math
+import os
 import shutil
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -45,14 +46,23 @@ class StepLog:
         self._rollouts = work_dir / "rollouts"
         self._rollouts.mkdir(parents=True, exist_ok=True)
         self._total = total
+        self._unsynced: set[Path] = set()
+
+    def whole_until(self) -> int:
+        """Return the last step up to which every step's metrics and rollouts are there."""
+        logged = {line["step"] for line in self._lines()}
+        step = 0
+        while step + 1 in logged and _is_json(self._part(step + 1)):
+            step += 1
+        return step
 
     def keep_until(self, step: int) -> None:
         """Forget what comes after a step, since it is going to be done again."""
-        lines = self._path.read_text().splitlines() if self._path.exists() else []
-        # A line that a kill cut short ends before its closing brackets.
-        whole = [line for line in lines if line.endswith("}}")]
-        kept = [line for line in whole if json.loads(line)["step"] <= step]
-        self._path.write_text("".join(f"{line}\n" for line in kept))
+        kept = [json.dumps(line) for line in self._lines() if line["step"] <= step]
+        new = self._path.with_suffix(".new")  # a kill here must not cost the whole log
+        new.write_text("".join(f"{line}\n" for line in kept))
+        sync(new)
+        new.replace(self._path)
         for part in self._rollouts.glob("*.json"):
             if int(part.stem) > step:
                 part.unlink()
@@ -62,18 +72,61 @@ class StepLog:
         line = json.dumps({"step": step, "total": self._total, "metrics": dict(metrics)})
         with self._path.open("a", encoding="utf-8") as stream:
             stream.write(line + "\n")
+        self._unsynced.add(self._path)
 
     def keep_rollouts(self, step: int, lineage: Sequence[Mapping[str, Any]]) -> None:
         """Keep one step's lineage: a row for each completion."""
-        path = self._rollouts / f"{step:06d}.json"
+        path = self._part(step)
         path.write_text(json.dumps(lineage, ensure_ascii=False), encoding="utf-8")
+        self._unsynced.add(path)
+
+    def sync(self) -> None:
+        """Return when all that was written is on the disk: no checkpoint may outlive its log."""
+        for path in [*sorted(self._unsynced), self._rollouts, self._path.parent]:
+            sync(path)
+        self._unsynced.clear()
 
     def publish(self, out_dir: Path) -> None:
-        """Write `training_log.jsonl` and `rollouts.parquet` for the finished artefact."""
+        """Write `training_log.jsonl` and `rollouts.parquet` for the finished artefact.
+
+        Raises:
+            InstrumentError: metrics or rollouts of a step are missing.
+        """
+        whole = self.whole_until()
+        if whole != self._total:
+            raise InstrumentError(
+                f"the log in {self._path.parent} lacks metrics or rollouts of step {whole + 1} of "
+                f"{self._total}; run the same command again: it goes back to before that step"
+            )
         shutil.copyfile(self._path, out_dir / "training_log.jsonl")
-        parts = sorted(self._rollouts.glob("*.json"))
+        parts = [self._part(step) for step in range(1, self._total + 1)]
         rows = [row for part in parts for row in json.loads(part.read_text(encoding="utf-8"))]
         pd.DataFrame(rows).to_parquet(out_dir / "rollouts.parquet", index=False)
+
+    def _part(self, step: int) -> Path:
+        return self._rollouts / f"{step:06d}.json"
+
+    def _lines(self) -> list[dict[str, Any]]:
+        lines = self._path.read_text().splitlines() if self._path.exists() else []
+        # A line that a kill cut short ends before its closing brackets.
+        return [json.loads(line) for line in lines if line.endswith("}}")]
+
+
+def sync(path: Path) -> None:
+    """Wait until a file's bytes, or a folder's entries, are on the disk."""
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def _is_json(path: Path) -> bool:
+    try:
+        json.loads(path.read_text(encoding="utf-8"))
+    except (FileNotFoundError, ValueError):
+        return False
+    return True
 
 
 class LogCallback(TrainerCallback):
