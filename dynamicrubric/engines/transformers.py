@@ -53,10 +53,14 @@ class SeededSampler(LogitsProcessor):
 
 
 def load_model(directory: Path) -> PreTrainedModel:
-    """Load a causal language model in float32 from a folder: safetensors only, no remote code."""
+    """Load a causal language model in float32 from a folder: safetensors only, no remote code.
+
+    It is put where TRL puts a model that it trains: on the GPU of this process if there is one.
+    """
     model: PreTrainedModel = AutoModelForCausalLM.from_pretrained(
         str(directory), dtype=torch.float32, use_safetensors=True, trust_remote_code=False
     )
+    cast("Any", model).to("cuda" if torch.cuda.is_available() else "cpu")
     model.eval()
     return model
 

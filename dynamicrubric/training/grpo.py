@@ -13,7 +13,6 @@ group stays whole on one process, and every row is kept for lineage.
 from __future__ import annotations
 
 import json
-import os
 import shutil
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -31,7 +30,7 @@ from dynamicrubric.rewards import zero_std_rate
 from dynamicrubric.training.console import quiet_libraries, without_printer
 from dynamicrubric.training.rollout import Rollout, RolloutBatch
 from dynamicrubric.training.rows import row_order, whole_groups
-from dynamicrubric.training.steplog import LogCallback, StepLog
+from dynamicrubric.training.steplog import LogCallback, StepLog, check_weights, sync
 
 _COMPLETE_MARK: Final = "complete.json"
 
@@ -85,7 +84,7 @@ def train_grpo(
         work_dir: checkpoints and live log; survives a kill.
 
     Raises:
-        InstrumentError: a rate above its limit, or a loss that is no number.
+        InstrumentError: a rate above its limit, or a loss, gradient or weight that is no number.
     """
     quiet_libraries()
     tokenizer = FrameTokenizer.load(model_dir)
@@ -98,16 +97,18 @@ def train_grpo(
         train_dataset=Dataset.from_dict({"prompt": order}),
         processing_class=tokenizer.hf,
         rollout_func=_rollout_function(rollout, tokenizer, settings, log),
-        callbacks=[LogCallback(log), _CheckpointCallback()],
+        callbacks=[LogCallback(log), _CheckpointCallback(log)],
     )
     without_printer(trainer)
-    checkpoint = last_complete_checkpoint(work_dir / "checkpoints")
+    checkpoint = last_complete_checkpoint(work_dir / "checkpoints", log.whole_until())
     start = int(checkpoint.name.rpartition("-")[2]) if checkpoint else 0
     log.keep_until(start)
     if checkpoint:
         print(f"resuming at step {start} of {settings.steps} from {checkpoint.name}", flush=True)
     trainer.train(resume_from_checkpoint=str(checkpoint) if checkpoint else None)
-    trainer.accelerator.unwrap_model(trainer.model).save_pretrained(str(out_dir))
+    model = trainer.accelerator.unwrap_model(trainer.model)
+    check_weights(settings.steps, model)
+    model.save_pretrained(str(out_dir))
     tokenizer.hf.save_pretrained(str(out_dir))
     log.publish(out_dir)
 
@@ -135,6 +136,7 @@ def _grpo_config(settings: GrpoSettings, checkpoint_dir: Path) -> GRPOConfig:
         bf16=False,
         gradient_checkpointing=False,
         logging_steps=1,
+        logging_nan_inf_filter=False,  # it would log a loss that is no number as 0
         save_strategy="steps",
         save_steps=settings.checkpoint_every_steps,
         save_total_limit=2,
@@ -157,7 +159,7 @@ def _rollout_function(
         batch = rollout(groups, TransformersEngine(model.eval(), tokenizer), step)
         model.train(training)
         _check_lengths(batch, len(prompts))
-        log.keep_rollouts(step, batch.lineage)
+        log.keep_rollouts(step, batch.lineage_with_advantages(groups, settings.reward_weights))
         return {
             "prompt_ids": batch.prompt_ids,
             "completion_ids": batch.completion_ids,
@@ -207,19 +209,28 @@ def _reward_function(name: str) -> Callable[..., list[float | None]]:
     return reward
 
 
-def last_complete_checkpoint(directory: Path) -> Path | None:
-    """Return the newest checkpoint whose writing was finished; remove unfinished ones."""
+def last_complete_checkpoint(directory: Path, logged: int) -> Path | None:
+    """Return the newest checkpoint to go on from, and remove those that are none.
+
+    Args:
+        directory: where the checkpoints are.
+        logged: last step up to which the log is whole; nothing could be published from a later one.
+    """
     found: list[tuple[int, Path]] = []
     for path in directory.glob("checkpoint-*"):
-        if (path / _COMPLETE_MARK).is_file():
-            found.append((int(path.name.rpartition("-")[2]), path))
+        step = int(path.name.rpartition("-")[2])
+        if (path / _COMPLETE_MARK).is_file() and step <= logged:
+            found.append((step, path))
         else:
             shutil.rmtree(path)
     return max(found)[1] if found else None
 
 
 class _CheckpointCallback(TrainerCallback):
-    """Marks a checkpoint as complete once everything in it is on disk."""
+    """Marks a checkpoint as complete: its weights are sound, and it and its log are on disk."""
+
+    def __init__(self, log: StepLog) -> None:
+        self._log = log
 
     def on_save(
         self,
@@ -228,10 +239,12 @@ class _CheckpointCallback(TrainerCallback):
         control: TrainerControl,
         **kwargs: Any,  # noqa: ANN401 - transformers' signature
     ) -> None:
-        """Write the mark after the checkpoint's files have been synced."""
+        """Write the mark after the checkpoint's files and the log have been synced."""
+        check_weights(state.global_step, kwargs["model"])
         folder = Path(str(args.output_dir)) / f"checkpoint-{state.global_step}"
-        for path in (p for p in folder.rglob("*") if p.is_file()):
-            descriptor = os.open(path, os.O_RDONLY)
-            os.fsync(descriptor)
-            os.close(descriptor)
-        (folder / _COMPLETE_MARK).write_text(json.dumps({"step": state.global_step}))
+        for path in (*folder.rglob("*"), folder, folder.parent):
+            sync(path)
+        self._log.sync()
+        mark = folder / _COMPLETE_MARK
+        mark.write_text(json.dumps({"step": state.global_step}))
+        sync(mark)

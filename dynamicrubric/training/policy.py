@@ -27,7 +27,6 @@ from dynamicrubric.evaluators.judging import (
 )
 from dynamicrubric.evaluators.writers import RubricWriter
 from dynamicrubric.prompts.frames import policy_prompt
-from dynamicrubric.rewards import group_advantages
 from dynamicrubric.seeds import derive_seed
 from dynamicrubric.training.rollout import Rollout, RolloutBatch, RowGroup
 from dynamicrubric.types import Rubric, Score
@@ -123,9 +122,7 @@ class PolicyRollout(Rollout):
         rows: list[dict[str, Any]] = []
         for response_set, rubric_text, one in zip(sets, rubric_texts, judged, strict=True):
             group = rewards[len(rows) : len(rows) + len(response_set.responses)]
-            for index, (text, advantage) in enumerate(
-                zip(response_set.responses, group_advantages(group), strict=True)
-            ):
+            for index, text in enumerate(response_set.responses):
                 verdicts = one.verdicts[index] if one.verdicts else ()
                 rows.append(
                     {
@@ -141,7 +138,6 @@ class PolicyRollout(Rollout):
                         "score": one.scores[index].value,
                         "score_reason": one.scores[index].reason,
                         "reward": group[index],
-                        "advantage": advantage,
                     }
                 )
         return rows

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol
 
 from dynamicrubric.engines.transformers import TransformersEngine
+from dynamicrubric.rewards import combine_advantages
 
 
 class RowGroup(NamedTuple):
@@ -38,6 +39,25 @@ class RolloutBatch:
     rewards: Mapping[str, list[float | None]]
     metrics: Mapping[str, float]
     lineage: list[dict[str, Any]]
+
+    def lineage_with_advantages(
+        self, groups: Sequence[RowGroup], weights: Mapping[str, float]
+    ) -> list[dict[str, Any]]:
+        """Return the lineage with a last column `advantage`: what all rewards say together.
+
+        Each reward is normalised in its group, times its weight (the paper's lambda), and summed.
+        With several rewards TRL normalises these sums once more over the batch, which is not in the
+        column: it moves and scales all of a step's advantages alike.
+        """
+        advantages: list[float] = []
+        for group in groups:
+            rows = slice(len(advantages), len(advantages) + group.size)
+            rewards = [self.rewards[name][rows] for name in weights]
+            advantages += combine_advantages(rewards, list(weights.values()))
+        return [
+            {**row, "advantage": advantage}
+            for row, advantage in zip(self.lineage, advantages, strict=True)
+        ]
 
 
 class Rollout(Protocol):

@@ -23,6 +23,7 @@ from dynamicrubric.config import BackboneConfig, SupervisedConfig
 from dynamicrubric.engines.tokenizer import FrameTokenizer
 from dynamicrubric.prompts.frames import generator_prompt, policy_prompt
 from dynamicrubric.training.console import progress_line, quiet_libraries, without_printer
+from dynamicrubric.training.steplog import check_step, check_weights
 from dynamicrubric.worlds.prepared import read_jsonl
 
 Example = tuple[list[int], list[int]]
@@ -83,7 +84,11 @@ def train_supervised(
     out_dir: Path,
     work_dir: Path,
 ) -> None:
-    """Train a new backbone on completions (the prompt carries no loss) and save it to `out_dir`."""
+    """Train a new backbone on completions (the prompt carries no loss) and save it to `out_dir`.
+
+    Raises:
+        InstrumentError: a loss, gradient or weight that is no number.
+    """
     quiet_libraries()
     longest = max(len(prompt) + len(completion) for prompt, completion in examples)
     model = new_backbone(backbone, tokenizer, max(1024, 2 * longest), seed)
@@ -113,6 +118,7 @@ def train_supervised(
             train_sampling_strategy="group_by_length",
             save_strategy="no",
             logging_steps=10,
+            logging_nan_inf_filter=False,  # it would log a loss that is no number as 0
             report_to="none",
             disable_tqdm=True,
             dataloader_pin_memory=False,
@@ -123,6 +129,7 @@ def train_supervised(
     )
     without_printer(trainer)
     trainer.train()
+    check_weights(settings.steps, model)
     model.save_pretrained(str(out_dir))
     tokenizer.hf.save_pretrained(str(out_dir))
     (out_dir / "training_log.jsonl").write_bytes(log.read_bytes())
@@ -152,3 +159,4 @@ class _ProgressCallback(TrainerCallback):
         shown = progress_line(state.global_step, state.max_steps, kept)
         if shown:
             print(shown, flush=True)
+        check_step(state.global_step, kept)

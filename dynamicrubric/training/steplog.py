@@ -8,12 +8,14 @@ from __future__ import annotations
 
 import json
 import math
+import os
 import shutil
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
 import pandas as pd
+import torch
 from transformers import TrainerCallback, TrainerControl, TrainerState, TrainingArguments
 
 from dynamicrubric.errors import InstrumentError
@@ -44,14 +46,23 @@ class StepLog:
         self._rollouts = work_dir / "rollouts"
         self._rollouts.mkdir(parents=True, exist_ok=True)
         self._total = total
+        self._unsynced: set[Path] = set()
+
+    def whole_until(self) -> int:
+        """Return the last step up to which every step's metrics and rollouts are there."""
+        logged = {line["step"] for line in self._lines()}
+        step = 0
+        while step + 1 in logged and _is_json(self._part(step + 1)):
+            step += 1
+        return step
 
     def keep_until(self, step: int) -> None:
         """Forget what comes after a step, since it is going to be done again."""
-        lines = self._path.read_text().splitlines() if self._path.exists() else []
-        # A line that a kill cut short ends before its closing brackets.
-        whole = [line for line in lines if line.endswith("}}")]
-        kept = [line for line in whole if json.loads(line)["step"] <= step]
-        self._path.write_text("".join(f"{line}\n" for line in kept))
+        kept = [json.dumps(line) for line in self._lines() if line["step"] <= step]
+        new = self._path.with_suffix(".new")  # a kill here must not cost the whole log
+        new.write_text("".join(f"{line}\n" for line in kept))
+        sync(new)
+        new.replace(self._path)
         for part in self._rollouts.glob("*.json"):
             if int(part.stem) > step:
                 part.unlink()
@@ -61,18 +72,61 @@ class StepLog:
         line = json.dumps({"step": step, "total": self._total, "metrics": dict(metrics)})
         with self._path.open("a", encoding="utf-8") as stream:
             stream.write(line + "\n")
+        self._unsynced.add(self._path)
 
     def keep_rollouts(self, step: int, lineage: Sequence[Mapping[str, Any]]) -> None:
         """Keep one step's lineage: a row for each completion."""
-        path = self._rollouts / f"{step:06d}.json"
+        path = self._part(step)
         path.write_text(json.dumps(lineage, ensure_ascii=False), encoding="utf-8")
+        self._unsynced.add(path)
+
+    def sync(self) -> None:
+        """Return when all that was written is on the disk: no checkpoint may outlive its log."""
+        for path in [*sorted(self._unsynced), self._rollouts, self._path.parent]:
+            sync(path)
+        self._unsynced.clear()
 
     def publish(self, out_dir: Path) -> None:
-        """Write `training_log.jsonl` and `rollouts.parquet` for the finished artefact."""
+        """Write `training_log.jsonl` and `rollouts.parquet` for the finished artefact.
+
+        Raises:
+            InstrumentError: metrics or rollouts of a step are missing.
+        """
+        whole = self.whole_until()
+        if whole != self._total:
+            raise InstrumentError(
+                f"the log in {self._path.parent} lacks metrics or rollouts of step {whole + 1} of "
+                f"{self._total}; run the same command again: it goes back to before that step"
+            )
         shutil.copyfile(self._path, out_dir / "training_log.jsonl")
-        parts = sorted(self._rollouts.glob("*.json"))
+        parts = [self._part(step) for step in range(1, self._total + 1)]
         rows = [row for part in parts for row in json.loads(part.read_text(encoding="utf-8"))]
         pd.DataFrame(rows).to_parquet(out_dir / "rollouts.parquet", index=False)
+
+    def _part(self, step: int) -> Path:
+        return self._rollouts / f"{step:06d}.json"
+
+    def _lines(self) -> list[dict[str, Any]]:
+        lines = self._path.read_text().splitlines() if self._path.exists() else []
+        # A line that a kill cut short ends before its closing brackets.
+        return [json.loads(line) for line in lines if line.endswith("}}")]
+
+
+def sync(path: Path) -> None:
+    """Wait until a file's bytes, or a folder's entries, are on the disk."""
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def _is_json(path: Path) -> bool:
+    try:
+        json.loads(path.read_text(encoding="utf-8"))
+    except (FileNotFoundError, ValueError):
+        return False
+    return True
 
 
 class LogCallback(TrainerCallback):
@@ -108,14 +162,28 @@ def check_step(step: int, metrics: Mapping[str, float]) -> None:
     """Stop a training whose figures say that it can come to nothing.
 
     Raises:
-        InstrumentError: the loss is no number, or every completion was cut.
+        InstrumentError: loss or gradient norm is no number, or every completion was cut.
     """
-    if not math.isfinite(metrics.get("loss", 0.0)):
-        raise InstrumentError(
-            f"the loss at step {step} is {metrics['loss']}; lower the learning rate"
-        )
+    for name, words in (("loss", "loss"), ("grad_norm", "gradient norm")):
+        value = metrics.get(name, 0.0)
+        if not math.isfinite(value):
+            raise InstrumentError(f"the {words} at step {step} is {value}; lower the learning rate")
     if metrics.get("truncated_rate", 0.0) >= 1.0:
         raise InstrumentError(
             f"every completion of step {step} was cut at max_tokens; raise max_tokens, or train "
             "the warm start longer so that the model learns to stop"
         )
+
+
+def check_weights(step: int, model: torch.nn.Module) -> None:
+    """Stop before weights are kept that are no numbers: loss and gradient are those before them.
+
+    Raises:
+        InstrumentError: a weight is not finite.
+    """
+    for name, weight in model.named_parameters():
+        if not torch.isfinite(weight).all():
+            raise InstrumentError(
+                f"the weights of {name} after step {step} are not all finite; lower the learning "
+                "rate"
+            )

@@ -221,6 +221,47 @@ def test_sequence_logprobs_of_the_same_model_differ_by_nothing(
     )
 
 
+@pytest.mark.parametrize(("gpu", "device"), [(True, "cuda"), (False, "cpu")])
+def test_loaded_model_goes_to_the_gpu_if_there_is_one(
+    engine: TransformersEngine,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    gpu: bool,
+    device: str,
+) -> None:
+    """On a machine without one a fake stands for the move."""
+    engine.model.save_pretrained(str(tmp_path))
+    engine.tokenizer.hf.save_pretrained(str(tmp_path))
+    places: list[str] = []
+
+    def move(model: PreTrainedModel, place: str) -> PreTrainedModel:
+        places.append(str(place))
+        return model
+
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: gpu)
+    monkeypatch.setattr(PreTrainedModel, "to", move)
+    TransformersEngine.load(tmp_path)
+    assert places == [device]
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
+def test_model_on_the_gpu_samples_and_weighs_as_on_the_cpu(
+    engine: TransformersEngine, requests: list[GenerateRequest], tmp_path: Path
+) -> None:
+    engine.model.save_pretrained(str(tmp_path))
+    engine.tokenizer.hf.save_pretrained(str(tmp_path))
+    loaded = TransformersEngine.load(tmp_path)
+    assert loaded.model.device.type == "cuda"
+    assert len(run(loaded, requests)) == len(requests)
+    prompts = [request.prompt_ids for request in requests]
+    completions = [one.token_ids for one in run(engine, requests)]
+    on_gpu, on_cpu = (
+        sequence_logprobs(model, prompts, completions, engine.tokenizer.pad_id)
+        for model in (loaded.model, engine.model)
+    )
+    assert on_gpu == pytest.approx(on_cpu, rel=1e-2, abs=1e-2)
+
+
 def test_pad_left_puts_the_rows_at_the_right() -> None:
     ids, mask = pad_left([[1, 2, 3], [4]], 9)
     assert ids.tolist() == [[1, 2, 3], [9, 9, 4]]

@@ -244,6 +244,9 @@ def tiny(tmp_path_factory: pytest.TempPathFactory) -> Tiny:
         if not root.exists():
             building = base / "tiny-world.building"
             building.mkdir()
-            make_world(building)
-            building.rename(root)
+            try:
+                make_world(building)
+                building.rename(root)
+            finally:  # what is left of a failure would hide it from the next process
+                shutil.rmtree(building, ignore_errors=True)
     return Tiny(root)

@@ -89,6 +89,21 @@ def test_advantages_of_trl_are_the_paper_s_with_one_more_normalisation(
         assert found == pytest.approx(ours(rows, weights), abs=5e-3)
 
 
+@pytest.mark.parametrize("weights", WEIGHTS, ids=str)
+def test_advantage_of_the_lineage_is_trl_s_but_for_its_last_normalisation(
+    runs, weights: tuple[float, float]
+) -> None:
+    run, advantages = runs[weights]
+    for number, found in enumerate(advantages, start=1):
+        rows = run.rollouts[run.rollouts["step"] == number]
+        apart = rows["advantage_disc"] * weights[0] + rows["advantage_anchor"] * weights[1]
+        assert rows["advantage"].tolist() == pytest.approx(apart.tolist())
+        kept = rows[["r_disc", "r_anchor"]].notna().any(axis=1).to_numpy()
+        sums = rows["advantage"].to_numpy()[kept]
+        last = (sums - sums.mean()) / (sums.std(ddof=1) + 1e-4)
+        assert np.array(found)[kept] == pytest.approx(last, abs=5e-3)
+
+
 def test_weights_of_the_rewards_change_the_advantages_of_the_same_rubrics(
     tiny, tmp_path: Path
 ) -> None:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import json
+import os
 import pickle
 import shutil
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -26,15 +28,17 @@ class KilledError(Exception):
 
 @dataclass
 class Rollouts:
-    """Counts the steps that roll out, and ends the training at one of them."""
+    """Counts the steps that roll out, does something at some, and ends the training at one."""
 
     kill_at: int | None
     steps: list[int]
+    at: dict[int, Callable[[], None]]
 
     def of(self, rollout: Any) -> Any:
         def roll_out(groups: Sequence[RowGroup], engine: Any, step: int) -> RolloutBatch:
             if step == self.kill_at:
                 raise KilledError
+            self.at.get(step, lambda: None)()
             self.steps.append(step)
             batch: RolloutBatch = rollout(groups, engine, step)
             return batch
@@ -42,9 +46,17 @@ class Rollouts:
         return roll_out
 
 
-def train(tiny, where: Path, *, kill_at: int | None = None, role: str = "policy", **changed: Any):
+def train(
+    tiny,
+    where: Path,
+    *,
+    kill_at: int | None = None,
+    role: str = "policy",
+    at: dict[int, Callable[[], None]] | None = None,
+    **changed: Any,
+):
     """Train, and say which steps were rolled out; None in place of a run that was killed."""
-    rollouts = Rollouts(kill_at, [])
+    rollouts = Rollouts(kill_at, [], at or {})
     whole = grpo._rollout_function
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(grpo, "_rollout_function", lambda r, *rest: whole(rollouts.of(r), *rest))
@@ -106,7 +118,7 @@ def test_checkpoint_without_its_mark_is_removed_and_an_older_one_used(
     checkpoints = tmp_path / "work" / "checkpoints"
     (checkpoints / "checkpoint-4" / "complete.json").unlink()
     (checkpoints / "checkpoint-4" / "model.safetensors").write_bytes(b"half")
-    assert last_complete_checkpoint(checkpoints) == checkpoints / "checkpoint-2"
+    assert last_complete_checkpoint(checkpoints, 4) == checkpoints / "checkpoint-2"
     assert not (checkpoints / "checkpoint-4").exists()
     run, steps = train(tiny, tmp_path)
     assert steps == [3, 4, 5, 6]
@@ -132,6 +144,66 @@ def test_log_line_cut_by_the_kill_does_not_stop_the_resumption(
     (tmp_path / "work" / "rollouts" / "000004.json").write_text("[{")
     run, _ = train(tiny, tmp_path)
     assert run.bytes == whole
+
+
+def half(work: Path) -> None:
+    (work / "rollouts" / "000003.json").write_text("[{")
+
+
+def gone(work: Path) -> None:
+    (work / "rollouts" / "000003.json").unlink()
+
+
+def unlogged(work: Path) -> None:
+    lines = (work / "metrics.jsonl").read_text().splitlines()
+    left = [line for line in lines if json.loads(line)["step"] != 3]
+    (work / "metrics.jsonl").write_text("".join(f"{line}\n" for line in left))
+
+
+@pytest.mark.parametrize("damage", [half, gone, unlogged])
+def test_checkpoint_whose_log_is_not_whole_is_passed_over_for_an_older_one(
+    tiny, whole: dict[str, bytes], tmp_path: Path, damage: Callable[[Path], None]
+) -> None:
+    train(tiny, tmp_path, kill_at=5)
+    damage(tmp_path / "work")
+    run, steps = train(tiny, tmp_path)
+    assert steps == [3, 4, 5, 6]
+    assert run.bytes == whole
+
+
+def test_log_that_loses_a_step_is_not_published_and_the_next_run_mends_it(
+    tiny, whole: dict[str, bytes], tmp_path: Path
+) -> None:
+    with pytest.raises(InstrumentError, match="lacks metrics or rollouts of step 3 of 6"):
+        train(tiny, tmp_path, at={5: lambda: gone(tmp_path / "work")})
+    assert not (tmp_path / "out" / "rollouts.parquet").exists()
+    run, steps = train(tiny, tmp_path)
+    assert steps == [1, 2, 3, 4, 5, 6]  # two checkpoints are kept, and both are later
+    assert run.bytes == whole
+
+
+def test_checkpoint_counts_once_its_log_is_on_the_disk(
+    tiny, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    synced: list[tuple[int, int]] = []  # inode and size
+    fsync = os.fsync
+
+    def watched(descriptor: int) -> None:
+        found = os.fstat(descriptor)
+        synced.append((found.st_ino, found.st_size))
+        fsync(descriptor)
+
+    monkeypatch.setattr(os, "fsync", watched)
+    run, _ = train(tiny, tmp_path, policy_training={"steps": 4})
+    log = (run.work / "metrics.jsonl").read_bytes().splitlines(keepends=True)
+    for step in (2, 4):
+        mark = run.work / "checkpoints" / f"checkpoint-{step}" / "complete.json"
+        before = synced[: [inode for inode, _ in synced].index(mark.stat().st_ino)]
+        parts = [run.work / "rollouts" / f"{n:06d}.json" for n in range(1, step + 1)]
+        weights = mark.with_name("model.safetensors")
+        expected = {(p.stat().st_ino, p.stat().st_size) for p in (*parts, weights)}
+        expected.add(((run.work / "metrics.jsonl").stat().st_ino, len(b"".join(log[:step]))))
+        assert expected <= set(before)
 
 
 def test_generator_killed_and_resumed_ends_with_the_same_bytes(tiny, tmp_path: Path) -> None:
