@@ -130,7 +130,7 @@ def test_ship_study_shows_each_arms_rounds_and_final_figures(study):
         assert len(store.find(kind="round", arm=arm)) == 3
 
 
-def test_ship_study_after_one_arm_changed_keeps_the_other_arms_run(study):
+def test_ship_study_after_one_arm_changed_keeps_the_other_arms_run_and_ships_no_old_results(study):
     ship_study(study.plan, study.root, study.config)
     store = open_store(study.root)
     (kept,) = store.find(kind="arm", arm="coevolved")
@@ -142,7 +142,12 @@ def test_ship_study_after_one_arm_changed_keeps_the_other_arms_run(study):
     assert [run.info.run_id for run in store.find(kind="arm", arm="coevolved")] == [
         kept.info.run_id
     ]
-    assert len(store.find(kind="arm", arm="stale")) == 2
+    before, now = store.find(kind="arm", arm="stale")
+    assert (before.info.status, now.info.status) == ("FINISHED", "SCHEDULED")
+    history = store.client.get_metric_history(now.info.run_id, "true_quality")
+    assert [point.step for point in history] == [0]  # shared with the other arm, and unchanged
+    with pytest.raises(UserError, match="stale-s1-r2"):
+        ship_round(plan, "stale-s1-r2", study.root, changed)
 
 
 def test_ship_round_with_nan_and_infinity_sends_counts_instead(study):
