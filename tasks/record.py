@@ -159,11 +159,14 @@ def run_step(
     doing = f"making {request.step} at {out_dir}"
     with disk.disk_errors(doing, out_dir):
         found = find_finished(out_dir, request)
-    if found is not None:
-        logger.info("%s: found finished at %s", request.step, out_dir)
-        return found
     work = work_root / request.identity_hash[:_HASH_LETTERS]
     lock = SlotLock(work, num_slots=1)
+    if found is not None:
+        logger.info("%s: found finished at %s", request.step, out_dir)
+        if disk.leftovers(out_dir):
+            with lock.acquire(doing, on_wait=on_wait):  # or they are another process's, at work
+                _sweep(out_dir)
+        return found
     with lock.acquire(doing, on_wait=on_wait), disk.disk_errors(doing, out_dir):
         finished = work / "finished"
         if _kept(finished, request):
@@ -188,6 +191,7 @@ def carry(source: Artefact, out_dir: Path, request: StepRequest) -> Artefact:
     """
     found = find_finished(out_dir, request)
     if found is not None:
+        _sweep(out_dir)
         return found
     # The source's provenance, not a new date: made again after DVC emptied the out, the record has
     # the same bytes, and nothing downstream is out of date.
@@ -255,12 +259,19 @@ def _seal(folder: Path, record: Record) -> None:
     disk.sync(folder)
 
 
+def _sweep(out_dir: Path) -> None:
+    """Remove what a kill has left beside the artefact, in the folder that `compare` reads."""
+    for path in disk.leftovers(out_dir):
+        logger.info("removing %s, left by a process that was killed", path)
+        disk.remove(path)
+
+
 def _publish(source: Path, out_dir: Path, record: Record) -> None:
     """Put links to `source`'s files at `out_dir`, in one rename."""
     out_dir.parent.mkdir(parents=True, exist_ok=True)
     if out_dir.is_dir() and any(out_dir.iterdir()):
         logger.warning("%s: replacing what is at %s", record.step, out_dir)
-    staged = out_dir.with_name(f".{out_dir.name}.publishing")
+    staged = disk.staging(out_dir)
     disk.remove(staged)
     staged.mkdir()
     try:

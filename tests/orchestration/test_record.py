@@ -29,6 +29,9 @@ from tasks.record import (
 REQUEST = StepRequest("train", 1, {"learning_rate": 3e-4, "grpo": {"k": 6}, "seed": 1}, {})
 
 
+FILE = "weights.bin"
+
+
 class Builder:
     """A step's function that counts how often it ran."""
 
@@ -357,6 +360,60 @@ def test_carry_links_the_files_under_a_new_identity(out, work, tmp_path):
     assert (target / "record.json").read_bytes() == before
     shutil.rmtree(out)
     load_artefact(target)
+
+
+KILLED_AT_REMOVE = """
+import os, sys
+from pathlib import Path
+from tasks import disk
+from tasks.record import StepRequest, carry, load_artefact, run_step
+def build(dirs):
+    (dirs.out / "weights.bin").write_text("x")
+target, work, kind = Path(sys.argv[1]), Path(sys.argv[2]), sys.argv[3]
+before = StepRequest("train", 1, {}, {})
+after = StepRequest("train", 2, {}, {})
+source = run_step(before, target, work, build)
+if kind == "carried":
+    source = run_step(before, target.with_name("source"), work, build)
+remove = disk.remove
+def killed_instead(path):
+    if path.name.endswith(".replaced") and path.exists():
+        os.kill(os.getpid(), 9)
+    remove(path)
+if len(sys.argv) > 4:
+    disk.remove = killed_instead
+if kind == "carried":
+    carry(source, target, after)
+else:
+    run_step(after, target, work, build)
+"""
+
+
+@pytest.mark.parametrize("kind", ["built", "carried"])
+def test_step_found_finished_after_a_kill_removes_what_the_kill_left(bench, out, work, kind):
+    process = bench.python(KILLED_AT_REMOVE, out, work, kind, "kill")
+    assert process.wait(60) == -signal.SIGKILL
+    (out.parent / ".policy.publishing").mkdir()
+    assert (out.parent / ".policy.replaced").is_dir()
+    assert load_artefact(out).record.step_version == 2
+    request = replace(REQUEST, step_version=2, identity={})
+    if kind == "carried":
+        carry(load_artefact(out), out, request)
+    else:
+        run_step(request, out, work, Builder())
+    assert [path.name for path in out.parent.iterdir() if path.name.startswith(".")] == []
+
+
+def test_leftovers_of_a_kill_are_no_part_of_what_dvc_compares(project_root, tmp_path):
+    (tmp_path / ".dvc").mkdir()
+    shutil.copy(project_root / ".dvcignore", tmp_path)
+    shutil.copy(project_root / ".dvc/config", tmp_path / ".dvc/config")
+    subprocess.run(["git", "init", "--quiet"], cwd=tmp_path, check=True)
+    names = [f".policy.replaced/{FILE}", f".policy.publishing/{FILE}", f"policy/{FILE}"]
+    paths = [f"data/runs/coevolved-s1-r1/{name}" for name in names]
+    command = [sys.executable, "-m", "dvc", "check-ignore", *paths]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert done.stdout.split() == paths[:2], done.stderr
 
 
 def test_carry_takes_the_bytes_behind_a_cache_link(out, work, tmp_path):
