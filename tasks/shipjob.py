@@ -11,34 +11,40 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Final
 
-from tasks.gpu import StepTimedOut, launch
+from dynamicrubric.errors import InstrumentError
+from tasks.gpu import StepCrashed, StepTimedOut, launch
 from tasks.sharedhost import is_shared
 from tasks.shipping import ship_round
 from tasks.study import TRACKER_PRELOAD, Study
 from tasks.tracking import TrackingOutcome
 
+TARGET: Final = "tasks.shipjob:ship_and_tell"
 DEADLINE_SECONDS: Final = 600.0
 NUM_SHIPMENTS: Final = 64
 """Shipments that may run at once; they need no GPU, and a lock of their own lets one write."""
 
 
 def ship(study: Study, key: str) -> TrackingOutcome:
-    """Ship a finished cell: `tasks.shipping.ship_round`, by a fork if there is a shared host."""
+    """Ship a finished cell: `tasks.shipping.ship_round`, by a fork if there is a shared host.
+
+    Raises:
+        UserError: as `ship_round`. A fork that ends otherwise, or is too late, is tracking trouble.
+    """
     if not is_shared():
         return ship_round(study.plan, key, study.root, study.config)
     with tempfile.TemporaryDirectory() as folder:
         reply = Path(folder) / "outcome.json"
         try:
             _launch(study, key, reply)
-        except StepTimedOut as error:
-            return TrackingOutcome(ok=False, reason=str(error))
+        except (StepTimedOut, StepCrashed, InstrumentError) as error:
+            return TrackingOutcome(ok=False, reason=" ".join(str(error).split())[:500])
         found = json.loads(reply.read_text(encoding="utf-8"))
     return TrackingOutcome(found["ok"], found["reason"], tuple(found["run_ids"]))
 
 
 def _launch(study: Study, key: str, reply: Path) -> None:
     launch(
-        "tasks.shipjob:ship_and_tell",
+        TARGET,
         {"root": str(study.root), "key": key, "reply": str(reply)},
         log_path=study.log_path(key, "track_round"),
         deadline_seconds=DEADLINE_SECONDS,

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import logging
 import math
 import os
 import shutil
@@ -8,8 +9,10 @@ import socket
 import subprocess
 import sys
 import time
+from contextlib import nullcontext
 from pathlib import Path
 
+import httpx
 import pyarrow.parquet as pq
 import pytest
 
@@ -20,6 +23,7 @@ from dynamicrubric.plan import expand, write_plan
 from dynamicrubric.report import write_comparison
 from dynamicrubric.yamlio import dump_yaml
 from tasks import shipjob
+from tasks import track_round as track_round_module
 from tasks.payload import Point, gather_round, sendable
 from tasks.sharedhost import shared_host
 from tasks.shipping import (
@@ -363,6 +367,45 @@ def with_settings(study):
     dump_yaml(study.config.model_dump(mode="json", exclude_none=True), study.root / "params.yaml")
     write_plan(expand(load_config(study.root / "params.yaml")), study.root / "cells.yaml")
     return Study(study.root)
+
+
+@pytest.mark.parametrize("forked", [False, True])
+def test_ship_of_an_altered_table_is_an_error_not_tracking_trouble(with_settings, study, forked):
+    path = study.root / "data/runs/stale-s1-r2/evaluation/verdicts.parquet"
+    path.chmod(0o644)
+    path.write_bytes(path.read_bytes() + b"x")
+    threads = study.config.runtime.threads_per_task
+    host = shared_host(TRACKER_PRELOAD, threads, study.root / "work/locks")
+    with host if forked else nullcontext(), pytest.raises(UserError, match=r"verdicts\.parquet"):
+        shipjob.ship(with_settings, "stale-s1-r2")
+
+
+def test_ship_by_a_fork_that_is_killed_says_so_and_stops_nothing(with_settings, study, monkeypatch):
+    module = study.root / "killed.py"
+    module.write_text("import os\ndef ship(root, key, reply): os.kill(os.getpid(), 9)\n")
+    monkeypatch.syspath_prepend(study.root)
+    monkeypatch.setattr(shipjob, "TARGET", "killed:ship")
+    with shared_host((), study.config.runtime.threads_per_task, study.root / "work/locks"):
+        monkeypatch.setattr(shipjob, "TRACKER_PRELOAD", ())
+        outcome = shipjob.ship(with_settings, "stale-s1-r2")
+    assert not outcome.ok
+    assert "track_round of stale-s1-r2: its process was ended by SIGKILL" in outcome.reason
+
+
+@pytest.mark.parametrize("what", ["create_table_artifact", "create_markdown_artifact"])
+def test_track_round_whose_page_takes_nothing_ends_well(
+    with_settings, study, monkeypatch, caplog, what
+):
+    def refuse(**_: object) -> None:
+        raise httpx.ConnectError("All connection attempts failed")
+
+    for name in ("create_table_artifact", "create_markdown_artifact"):
+        monkeypatch.setattr(track_round_module, name, lambda **_: None)
+    monkeypatch.setattr(track_round_module, what, refuse)
+    monkeypatch.setattr(track_round_module, "get_run_logger", lambda: logging.getLogger("page"))
+    cell = study.plan.cell("stale-s1-r2")
+    assert track_round_module.track_round.fn(with_settings, cell, {}) is None
+    assert "All connection attempts failed" in caplog.text
 
 
 def test_ship_in_a_fork_of_the_shared_host_is_what_shipping_here_is(
