@@ -78,6 +78,7 @@ def launch(
     grace_seconds: float = 10.0,
     on_wait: Callable[[str], None] | None = None,
     on_line: Callable[[str], None] | None = None,
+    on_run: Callable[[float], None] | None = None,
 ) -> Usage:
     """Run a function in a child process and return when it has ended well.
 
@@ -96,6 +97,7 @@ def launch(
         grace_seconds: time between SIGTERM and SIGKILL.
         on_wait: told who holds the slots, while the job waits for one.
         on_line: given each line of the log soon after it is written.
+        on_run: told again and again, and at its end, how many seconds the job has had its slot.
 
     Raises:
         UserError: raised by the function, or its log or lock cannot be written.
@@ -123,7 +125,7 @@ def launch(
     line = json.dumps(job, allow_nan=False).encode() + b"\n"
     host, channel = open_channel(tuple(preload), threads, slots_dir)
     tail = LogTail(log_path, on_line)
-    run = _Run(host, what, log_path, deadline_seconds, grace_seconds, on_wait, tail)
+    run = _Run(host, what, log_path, deadline_seconds, grace_seconds, on_wait, on_run, tail)
     with channel as run.channel:  # closing it ends the job, whatever raised
         _RUNNING.add(run)
         try:
@@ -196,6 +198,7 @@ class _Run:
     deadline_seconds: float
     grace_seconds: float
     on_wait: Callable[[str], None] | None
+    on_run: Callable[[float], None] | None
     tail: LogTail
     channel: socket.socket = field(init=False)
     thread: int = field(default_factory=threading.get_ident)
@@ -214,8 +217,10 @@ class _Run:
                 self._note(message)
                 if message["kind"] == "exited":
                     self.tail.read_on()
+                    self._tell_seconds()
                     return self._conclude(message)
             self.tail.read_on()
+            self._tell_seconds()
             self._enforce()
 
     def stop(self) -> None:
@@ -231,6 +236,13 @@ class _Run:
             while time.monotonic() < give_up:
                 if any(message["kind"] == "exited" for message in self._receive(_POLL_SECONDS)):
                     return
+
+    def _seconds(self) -> float:
+        return 0.0 if self.acquired_at is None else time.monotonic() - self.acquired_at
+
+    def _tell_seconds(self) -> None:
+        if self.on_run is not None and self.acquired_at is not None:
+            self.on_run(self._seconds())
 
     def _order(self, order: bytes) -> None:
         with suppress(OSError):  # closed already: then it has ended
@@ -276,8 +288,7 @@ class _Run:
 
     def _conclude(self, exited: dict[str, Any]) -> Usage:
         if self.outcome is not None and self.outcome["result"] == "ok" and exited["code"] == 0:
-            seconds = time.monotonic() - (self.acquired_at or time.monotonic())
-            return Usage(seconds, exited["cpu_seconds"], exited["peak_bytes"])
+            return Usage(self._seconds(), exited["cpu_seconds"], exited["peak_bytes"])
         if self.timed_out:
             limit = f"{self.deadline_seconds:g} s"
             raise StepTimedOut(f"{self.what}: ended at its deadline of {limit}; {self._see()}")

@@ -33,6 +33,7 @@ from tasks.artefact import RECORD_NAME, Artefact, Record, artefact_files, load_a
 from tasks.identity import JSON, canonical_json, changed_fields, hash_of
 from tasks.locks import SlotLock
 from tasks.provenance import provenance
+from tasks.spent import Spent
 
 __all__ = [
     "Artefact",
@@ -100,6 +101,7 @@ class BuildDirs:
     checkpoints: Path  # survives a kill; removed once the step is finished
     work: Path  # this identity's own folder: scratch files, logs
     metrics: Path  # work/metrics.jsonl; survives a kill, so a resumed build appends to it
+    spent: Spent  # told how long the build works, if that is not the time its call takes
 
 
 def differences(record: Record, request: StepRequest) -> list[str]:
@@ -174,6 +176,7 @@ def run_step(
         else:
             _build(request, work, finished, build)
         disk.remove(work / "checkpoints")
+        disk.remove(work / "seconds")
         _publish(finished, out_dir, Record.read(finished))
     return load_artefact(out_dir, verify=False)
 
@@ -233,17 +236,20 @@ def _kept(finished: Path, request: StepRequest) -> bool:
 def _build(
     request: StepRequest, work: Path, finished: Path, build: Callable[[BuildDirs], None]
 ) -> None:
-    dirs = BuildDirs(work / "out", work / "checkpoints", work, work / "metrics.jsonl")
+    spent = Spent(work / "seconds")
+    dirs = BuildDirs(work / "out", work / "checkpoints", work, work / "metrics.jsonl", spent)
     disk.remove(dirs.out)
     dirs.out.mkdir()
     dirs.checkpoints.mkdir(exist_ok=True)
     started = time.monotonic()
     build(dirs)
+    if not spent.is_noted:
+        spent.note(time.monotonic() - started)
     files = artefact_files(dirs.out)
     for name in files:
         disk.sync(dirs.out / name)
         (dirs.out / name).chmod(0o444)
-    record = Record.make(request.fields, files, provenance(time.monotonic() - started))
+    record = Record.make(request.fields, files, provenance(spent.seconds))
     _seal(dirs.out, record)
     dirs.out.rename(finished)
     disk.sync(work)

@@ -33,7 +33,7 @@ class StepResult:
     Attributes:
         path: the artefact's folder, relative to the project.
         content_hash: hash of its files.
-        seconds: wall clock of making it, whenever that was.
+        seconds: wall clock of making it, whenever that was; all attempts, without waiting.
     """
 
     path: str
@@ -135,7 +135,9 @@ class Study:
                 preload=PRELOAD,
                 on_wait=lambda holders: logger.info("%s waits for a slot: %s", what, holders),
                 on_line=on_line,
+                on_run=dirs.spent.note,
             )
+            dirs.spent.note(usage.seconds)
             logger.info("%s took %.1f s", what, usage.seconds)
 
         artefact = run_step(

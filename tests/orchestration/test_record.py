@@ -274,6 +274,25 @@ def test_run_step_killed_leaves_no_artefact_and_resumes_from_its_checkpoints(ben
     assert not list(work.glob("*/checkpoints"))
 
 
+def test_record_seconds_are_those_of_all_attempts_without_waiting(out, work):
+    told = iter([(40.0, 41.5), (2.0, 2.5)])
+
+    def build(dirs: BuildDirs) -> None:
+        first, last = next(told)
+        dirs.spent.note(first)  # written at once; the later one within a second
+        (dirs.out / "weights.bin").write_text("x")
+        if first == 40.0:
+            raise InstrumentError("the verifier is down")
+        dirs.spent.note(last)
+
+    with pytest.raises(InstrumentError):
+        run_step(REQUEST, out, work, build)
+    assert run_step(REQUEST, out, work, build).record.provenance["seconds"] == 42.5
+    again = run_step(replace(REQUEST, step_version=2), out, work, Builder())
+    assert 0.0 < again.record.provenance["seconds"] < 40.0  # not said: what the call took
+    assert not list(work.glob("*/seconds"))  # made anew one day, it starts from nothing
+
+
 def test_run_step_two_processes_at_once_build_once(bench, out, work, tmp_path):
     code = """
 import sys
