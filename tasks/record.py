@@ -46,10 +46,13 @@ __all__ = [
     "load_artefact",
     "prune_work",
     "run_step",
+    "unneeded_work",
 ]
 
 logger = logging.getLogger(__name__)
 
+FINISHED: Final = "finished"
+_LIVE_LOG: Final = "metrics.jsonl"
 _HASH_LETTERS: Final = 16  # of the identity hash in a work folder's name
 
 
@@ -99,7 +102,7 @@ class BuildDirs:
 
     out: Path  # becomes the artefact; empty at the start of every attempt
     checkpoints: Path  # survives a kill; removed once the step is finished
-    work: Path  # this identity's own folder: scratch files, logs
+    work: Path  # this identity's own folder: scratch files, which go once the step is finished
     metrics: Path  # work/metrics.jsonl; survives a kill, so a resumed build appends to it
     spent: Spent  # told how long the build works, if that is not the time its call takes
 
@@ -170,13 +173,12 @@ def run_step(
                 _sweep(out_dir)
         return found
     with lock.acquire(doing, on_wait=on_wait), disk.disk_errors(doing, out_dir):
-        finished = work / "finished"
+        finished = work / FINISHED
         if _kept(finished, request):
             logger.info("%s: found finished in %s", request.step, work)
         else:
             _build(request, work, finished, build)
-        disk.remove(work / "checkpoints")
-        disk.remove(work / "seconds")
+        _drop_scratch(work)
         _publish(finished, out_dir, Record.read(finished))
     return load_artefact(out_dir, verify=False)
 
@@ -205,13 +207,18 @@ def carry(source: Artefact, out_dir: Path, request: StepRequest) -> Artefact:
     return load_artefact(out_dir, verify=False)
 
 
+def unneeded_work(work_root: Path, keep_hashes: Collection[str]) -> list[Path]:
+    """Return the work folders of all identities but `keep_hashes`."""
+    keep = {identity_hash[:_HASH_LETTERS] for identity_hash in keep_hashes}
+    return [path for path in sorted(work_root.glob("*")) if path.name not in keep]
+
+
 def prune_work(work_root: Path, keep_hashes: Collection[str]) -> list[Path]:
     """Remove the work folders of all identities but `keep_hashes`; return what was removed.
 
     Published artefacts keep their bytes: they are hard links or copies.
     """
-    keep = {identity_hash[:_HASH_LETTERS] for identity_hash in keep_hashes}
-    gone = [path for path in sorted(work_root.glob("*")) if path.name not in keep]
+    gone = unneeded_work(work_root, keep_hashes)
     for path in gone:
         disk.remove(path)
     return gone
@@ -237,7 +244,7 @@ def _build(
     request: StepRequest, work: Path, finished: Path, build: Callable[[BuildDirs], None]
 ) -> None:
     spent = Spent(work / "seconds")
-    dirs = BuildDirs(work / "out", work / "checkpoints", work, work / "metrics.jsonl", spent)
+    dirs = BuildDirs(work / "out", work / "checkpoints", work, work / _LIVE_LOG, spent)
     disk.remove(dirs.out)
     dirs.out.mkdir()
     dirs.checkpoints.mkdir(exist_ok=True)
@@ -253,6 +260,14 @@ def _build(
     _seal(dirs.out, record)
     dirs.out.rename(finished)
     disk.sync(work)
+
+
+def _drop_scratch(work: Path) -> None:
+    """Remove what a finished step needs no more: checkpoints, each step's rollouts, the like."""
+    kept = {FINISHED, _LIVE_LOG}
+    for path in work.iterdir():
+        if path.name not in kept and path.suffix != ".lock":
+            disk.remove(path)
 
 
 def _seal(folder: Path, record: Record) -> None:

@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import tempfile
+import threading
 from dataclasses import replace
 from pathlib import Path
 
@@ -249,6 +250,7 @@ def build(dirs):
         with dirs.metrics.open("a") as stream:
             print(step, file=stream)
         (dirs.checkpoints / str(step)).touch()
+        (dirs.work / "rollouts").mkdir(exist_ok=True)
         (dirs.out / f"{step}.bin").write_text("x")
         if step == int(sys.argv[3]):
             os.kill(os.getpid(), 9)
@@ -269,6 +271,7 @@ def test_run_step_killed_leaves_no_artefact_and_resumes_from_its_checkpoints(ben
     assert again.wait(60) == 0, again.stderr.read()
     # Steps 0 and 1 were not done again, and what the killed attempt left in `out` is gone.
     assert set(load_artefact(out).record.files) == {"2.bin", "3.bin", "weights.bin"}
+    assert not list(work.glob("*/rollouts"))
     metrics = next(work.glob("*/metrics.jsonl"))
     assert metrics.read_text().split() == ["0", "1", "2", "3"]
     assert not list(work.glob("*/checkpoints"))
@@ -288,8 +291,13 @@ def test_record_seconds_are_those_of_all_attempts_without_waiting(out, work):
     with pytest.raises(InstrumentError):
         run_step(REQUEST, out, work, build)
     assert run_step(REQUEST, out, work, build).record.provenance["seconds"] == 42.5
-    again = run_step(replace(REQUEST, step_version=2), out, work, Builder())
-    assert 0.0 < again.record.provenance["seconds"] < 40.0  # not said: what the call took
+
+    def silent(dirs: BuildDirs) -> None:
+        threading.Event().wait(0.2)  # the clock's tick, and more than the record rounds to
+        (dirs.out / "weights.bin").write_text("x")
+
+    again = run_step(replace(REQUEST, step_version=2), out, work, silent)
+    assert 0.1 < again.record.provenance["seconds"] < 40.0  # not said: what the call took
     assert not list(work.glob("*/seconds"))  # made anew one day, it starts from nothing
 
 
