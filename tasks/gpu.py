@@ -26,6 +26,7 @@ from typing import Any, Final
 
 from dynamicrubric.errors import DynamicRubricError, InstrumentError, UserError
 from tasks.hosts import Host, StepCrashed, close_hosts, job_environment, search_path
+from tasks.locks import slot_paths
 from tasks.logtail import LogTail, last_lines
 from tasks.sharedhost import open_channel
 
@@ -73,6 +74,7 @@ def launch(
     what: str,
     threads: int = 1,
     devices: Sequence[str] = (),
+    locks: Sequence[Path] = (),
     env: Mapping[str, str] | None = None,
     preload: Sequence[str] = (),
     grace_seconds: float = 10.0,
@@ -87,11 +89,13 @@ def launch(
         kwargs: its arguments, values that JSON can hold.
         log_path: all its output is appended here, line by line.
         deadline_seconds: how long it may run once it has a slot.
-        slots_dir: folder of the lock files; equal for all who share the GPUs.
+        slots_dir: folder of the slots' lock files and of the host's log.
         num_slots: how many jobs run at a time, as a rule one for each GPU.
         what: what it is, in messages and for those who wait ("train_policy of coevolved-r2").
         threads: CPU threads of the job.
         devices: CUDA_VISIBLE_DEVICES of each slot; empty leaves the variable alone (CPU).
+        locks: lock file of each slot, if others than those in `slots_dir`: of GPUs, which all
+            projects of the machine share.
         env: environment variables beside this process's own, which the job gets as they are now.
         preload: modules that the host imports once, for all jobs with the same preload.
         grace_seconds: time between SIGTERM and SIGKILL.
@@ -106,15 +110,15 @@ def launch(
         StepCrashed: any other end; names the exception, signal or exit code, and the log.
         StepStopped: `stop_all` ended it.
     """
-    if devices and len(devices) != num_slots:
-        got, expected = f"{len(devices)} devices", f"{num_slots}, one for each slot"
-        raise UserError(doing=f"launching {what}", got=got, expected=expected)
+    for kind, given in (("devices", devices), ("locks", locks)):
+        if given and len(given) != num_slots:
+            got, expected = f"{len(given)} {kind}", f"{num_slots}, one for each slot"
+            raise UserError(doing=f"launching {what}", got=got, expected=expected)
     job = {
         "target": target,
         "kwargs": dict(kwargs),
         "log_path": str(log_path.absolute()),
-        "slots_dir": str(slots_dir.absolute()),
-        "num_slots": num_slots,
+        "locks": [str(path.absolute()) for path in locks or slot_paths(slots_dir, num_slots)],
         "what": what,
         "threads": threads,
         "devices": list(devices),
