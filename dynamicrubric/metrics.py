@@ -100,7 +100,8 @@ ROUND_METRICS: Final[Mapping[str, Metric]] = _by_name(
     ),
     Metric(
         "seconds", "seconds", "s", "lower",
-        "wall time of the cell's steps; a cell that arms share was paid once", 0.0, digits=0,
+        "wall time of the cell's steps, all attempts; a cell that arms share was paid once", 0.0,
+        digits=0,
     ),
 )  # fmt: skip
 """What is measured once a round, on held-out prompts, in the order of every table."""

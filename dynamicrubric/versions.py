@@ -1,5 +1,7 @@
 """Version of each step: part of its identity and of its cell's entry, so DVC sees it.
 
+DVC reads this file as parameters of the plan and of the comparison: numbers in a plain literal.
+
 Whoever changes what a step computes bumps its number; the golden-trajectory test fails when the
 behaviour changed and the number did not. A code edit that changes nothing throws nothing away.
 """
@@ -17,3 +19,5 @@ STEP_VERSIONS: Final[dict[str, int]] = {
     "train_policy": 1,
     "evaluate_round": 1,
 }
+COMPARE_VERSION: Final = 1
+"""Of the comparison, which is no cell's step: its stage in dvc.yaml depends on it."""

@@ -104,6 +104,20 @@ def compare() -> None:
 
 
 @app.command()
+def clean(
+    unfinished: Annotated[
+        bool, typer.Option("--unfinished", help="Also the work of steps that were stopped.")
+    ] = False,
+    remove: Annotated[bool, typer.Option("--remove", help="Do it; else only list it.")] = False,
+) -> None:
+    """List, or remove, what work/ keeps that nothing in data/ needs."""
+    from tasks.clean import say_clean
+    from tasks.study import Study
+
+    say_clean(Study.here(), unfinished=unfinished, remove=remove, say=print)
+
+
+@app.command()
 def ui(
     prefect_port: Annotated[int, typer.Option(help="Port of the Prefect page.")] = 4200,
     mlflow_port: Annotated[int, typer.Option(help="Port of the MLflow page.")] = 5000,

@@ -13,6 +13,7 @@ from tasks.evaluate_round import evaluate_round
 from tasks.gpu import children_end_first
 from tasks.publish_metrics import publish_metrics
 from tasks.sample_responses import sample_responses
+from tasks.shipjob import shown_running
 from tasks.study import Study
 from tasks.track_round import track_round
 from tasks.train_generator import train_generator
@@ -34,7 +35,7 @@ def run_round(key: str) -> dict[str, float | None]:
     """
     study = Study.here()
     cell = study.plan.cell(key)
-    with children_end_first():
+    with children_end_first(), shown_running(study, cell):
         responses = submit(sample_responses, study, cell)
         generator = submit(train_generator, study, cell, responses)
         policy = submit(train_policy, study, cell, generator)
@@ -61,7 +62,7 @@ def run_start(key: str) -> dict[str, float | None]:
     """
     study = Study.here()
     cell = study.plan.cell(key)
-    with children_end_first():
+    with children_end_first(), shown_running(study, cell):
         evaluation = submit(evaluate_round, study, cell, None, None)
         metrics = submit(publish_metrics, study, cell, evaluation)
         tracked = submit(track_round, study, cell, metrics)

@@ -110,15 +110,29 @@ def link_or_copy(source: Path, target: Path) -> None:
         target.chmod(0o444)
 
 
+def staging(target: Path) -> Path:
+    """Return where a folder is laid out before `replace_folder` puts it at `target`."""
+    return target.with_name(f".{target.name}.publishing")
+
+
 def replace_folder(staged: Path, target: Path) -> None:
     """Put the folder `staged` at `target` in one rename; what stood there before is removed."""
-    aside = target.with_name(f".{target.name}.replaced")
+    aside = _aside(target)
     remove(aside)
     if target.is_symlink() or target.exists():
         os.rename(target, aside)
     os.rename(staged, target)
     sync(target.parent)
     remove(aside)
+
+
+def leftovers(target: Path) -> list[Path]:
+    """Return what a kill while `target` was replaced has left beside it."""
+    return [path for path in (staging(target), _aside(target)) if path.exists()]
+
+
+def _aside(target: Path) -> Path:
+    return target.with_name(f".{target.name}.replaced")
 
 
 def remove(path: Path) -> None:

@@ -54,7 +54,7 @@ def _run_reporting(job: Mapping[str, Any], channel: socket.socket) -> int:
 
 
 def _run(job: Mapping[str, Any], channel: socket.socket) -> None:
-    lock = SlotLock(Path(job["slots_dir"]), job["num_slots"])
+    lock = SlotLock.at([Path(path) for path in job["locks"]])
 
     def on_wait(holders: str) -> None:
         _tell(channel, kind="waiting", holders=holders)

@@ -26,6 +26,7 @@ from typing import Any, Final
 
 from dynamicrubric.errors import DynamicRubricError, InstrumentError, UserError
 from tasks.hosts import Host, StepCrashed, close_hosts, job_environment, search_path
+from tasks.locks import slot_paths
 from tasks.logtail import LogTail, last_lines
 from tasks.sharedhost import open_channel
 
@@ -73,11 +74,13 @@ def launch(
     what: str,
     threads: int = 1,
     devices: Sequence[str] = (),
+    locks: Sequence[Path] = (),
     env: Mapping[str, str] | None = None,
     preload: Sequence[str] = (),
     grace_seconds: float = 10.0,
     on_wait: Callable[[str], None] | None = None,
     on_line: Callable[[str], None] | None = None,
+    on_run: Callable[[float], None] | None = None,
 ) -> Usage:
     """Run a function in a child process and return when it has ended well.
 
@@ -86,16 +89,19 @@ def launch(
         kwargs: its arguments, values that JSON can hold.
         log_path: all its output is appended here, line by line.
         deadline_seconds: how long it may run once it has a slot.
-        slots_dir: folder of the lock files; equal for all who share the GPUs.
+        slots_dir: folder of the slots' lock files and of the host's log.
         num_slots: how many jobs run at a time, as a rule one for each GPU.
         what: what it is, in messages and for those who wait ("train_policy of coevolved-r2").
         threads: CPU threads of the job.
         devices: CUDA_VISIBLE_DEVICES of each slot; empty leaves the variable alone (CPU).
+        locks: lock file of each slot, if others than those in `slots_dir`: of GPUs, which all
+            projects of the machine share.
         env: environment variables beside this process's own, which the job gets as they are now.
         preload: modules that the host imports once, for all jobs with the same preload.
         grace_seconds: time between SIGTERM and SIGKILL.
         on_wait: told who holds the slots, while the job waits for one.
         on_line: given each line of the log soon after it is written.
+        on_run: told again and again, and at its end, how many seconds the job has had its slot.
 
     Raises:
         UserError: raised by the function, or its log or lock cannot be written.
@@ -104,15 +110,15 @@ def launch(
         StepCrashed: any other end; names the exception, signal or exit code, and the log.
         StepStopped: `stop_all` ended it.
     """
-    if devices and len(devices) != num_slots:
-        got, expected = f"{len(devices)} devices", f"{num_slots}, one for each slot"
-        raise UserError(doing=f"launching {what}", got=got, expected=expected)
+    for kind, given in (("devices", devices), ("locks", locks)):
+        if given and len(given) != num_slots:
+            got, expected = f"{len(given)} {kind}", f"{num_slots}, one for each slot"
+            raise UserError(doing=f"launching {what}", got=got, expected=expected)
     job = {
         "target": target,
         "kwargs": dict(kwargs),
         "log_path": str(log_path.absolute()),
-        "slots_dir": str(slots_dir.absolute()),
-        "num_slots": num_slots,
+        "locks": [str(path.absolute()) for path in locks or slot_paths(slots_dir, num_slots)],
         "what": what,
         "threads": threads,
         "devices": list(devices),
@@ -123,7 +129,7 @@ def launch(
     line = json.dumps(job, allow_nan=False).encode() + b"\n"
     host, channel = open_channel(tuple(preload), threads, slots_dir)
     tail = LogTail(log_path, on_line)
-    run = _Run(host, what, log_path, deadline_seconds, grace_seconds, on_wait, tail)
+    run = _Run(host, what, log_path, deadline_seconds, grace_seconds, on_wait, on_run, tail)
     with channel as run.channel:  # closing it ends the job, whatever raised
         _RUNNING.add(run)
         try:
@@ -196,6 +202,7 @@ class _Run:
     deadline_seconds: float
     grace_seconds: float
     on_wait: Callable[[str], None] | None
+    on_run: Callable[[float], None] | None
     tail: LogTail
     channel: socket.socket = field(init=False)
     thread: int = field(default_factory=threading.get_ident)
@@ -214,8 +221,10 @@ class _Run:
                 self._note(message)
                 if message["kind"] == "exited":
                     self.tail.read_on()
+                    self._tell_seconds()
                     return self._conclude(message)
             self.tail.read_on()
+            self._tell_seconds()
             self._enforce()
 
     def stop(self) -> None:
@@ -231,6 +240,13 @@ class _Run:
             while time.monotonic() < give_up:
                 if any(message["kind"] == "exited" for message in self._receive(_POLL_SECONDS)):
                     return
+
+    def _seconds(self) -> float:
+        return 0.0 if self.acquired_at is None else time.monotonic() - self.acquired_at
+
+    def _tell_seconds(self) -> None:
+        if self.on_run is not None and self.acquired_at is not None:
+            self.on_run(self._seconds())
 
     def _order(self, order: bytes) -> None:
         with suppress(OSError):  # closed already: then it has ended
@@ -276,8 +292,7 @@ class _Run:
 
     def _conclude(self, exited: dict[str, Any]) -> Usage:
         if self.outcome is not None and self.outcome["result"] == "ok" and exited["code"] == 0:
-            seconds = time.monotonic() - (self.acquired_at or time.monotonic())
-            return Usage(seconds, exited["cpu_seconds"], exited["peak_bytes"])
+            return Usage(self._seconds(), exited["cpu_seconds"], exited["peak_bytes"])
         if self.timed_out:
             limit = f"{self.deadline_seconds:g} s"
             raise StepTimedOut(f"{self.what}: ended at its deadline of {limit}; {self._see()}")

@@ -18,7 +18,7 @@ import os
 import signal
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
@@ -106,13 +106,25 @@ def _forget_in_child() -> None:
 os.register_at_fork(after_in_child=_forget_in_child)
 
 
+def slot_paths(directory: Path, num_slots: int) -> list[Path]:
+    """Return the lock files of a folder's slots."""
+    if num_slots < 1:
+        raise UserError(doing="making locks", got=f"{num_slots} slots", expected="1 or more")
+    return [directory / f"slot-{slot}.lock" for slot in range(num_slots)]
+
+
 class SlotLock:
     """`num_slots` interchangeable locks `slot-<n>.lock` in a folder, e.g. one for each GPU."""
 
     def __init__(self, directory: Path, num_slots: int) -> None:
-        if num_slots < 1:
-            raise UserError(doing="making locks", got=f"{num_slots} slots", expected="1 or more")
-        self.paths = [directory / f"slot-{slot}.lock" for slot in range(num_slots)]
+        self.paths = slot_paths(directory, num_slots)
+
+    @classmethod
+    def at(cls, paths: Sequence[Path]) -> SlotLock:
+        """Return the locks that these files are."""
+        found = cls(paths[0].parent, len(paths))
+        found.paths = list(paths)
+        return found
 
     def acquire(
         self,

@@ -62,7 +62,7 @@ class RoundPayload:
 
 
 def gather_round(plan: Plan, key: str, root: Path) -> RoundPayload:
-    """Read and check what a finished cell sends.
+    """Read and check what a finished cell sends, tables included.
 
     Raises:
         UserError: the cell is not finished, or altered.
@@ -70,6 +70,8 @@ def gather_round(plan: Plan, key: str, root: Path) -> RoundPayload:
     """
     files = load_cell(root, plan.cell(key))
     measured = files.round_metrics()
+    for name in TABLES:
+        files.file(EVALUATION, f"{name}.parquet")  # an altered one is no trouble of the tracker's
     number = files.cell.recipe.round
     return RoundPayload(
         files=files,

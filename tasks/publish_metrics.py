@@ -1,4 +1,4 @@
-"""Task: what DVC shows of a finished cell, `metrics.json` and `training.csv`."""
+"""Task: what a finished cell says of itself: `cell.json`, `metrics.json` and `training.csv`."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from typing import Final
 from prefect import task
 
 from dynamicrubric.plan import Cell
-from dynamicrubric.report.cellfiles import CellFiles, load_cell
+from dynamicrubric.report.cellfiles import CELL_FILE, CellFiles, find_artefacts
 from tasks.study import METRICS_FILE, StepResult, Study
 
 TRAINING_FILE: Final = "training.csv"
@@ -30,13 +30,15 @@ CURVES: Final[Mapping[str, tuple[str, str]]] = {
 
 @task(task_run_name="publish_metrics")
 def publish_metrics(study: Study, cell: Cell, evaluation: StepResult) -> dict[str, float | None]:
-    """Write the cell's metrics and training curves for `dvc metrics` and `dvc plots`."""
-    files = load_cell(study.root, cell)
+    """Write which cell this is, and its metrics and curves for `dvc metrics` and `dvc plots`."""
+    files = find_artefacts(study.root, cell)
+    assert files is not None, f"{evaluation.path} was finished a moment ago"
     metrics = {name: found.value for name, found in files.round_metrics().items()}
     folder = study.cell_dir(cell)
-    _replace(folder / METRICS_FILE, json.dumps(metrics, indent=1) + "\n")
     if cell.recipe.policy_training is not None:
         _replace(folder / TRAINING_FILE, training_table(files))
+    _replace(folder / CELL_FILE, json.dumps(files.document, indent=1) + "\n")
+    _replace(folder / METRICS_FILE, json.dumps(metrics, indent=1) + "\n")
     return metrics
 
 

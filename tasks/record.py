@@ -33,6 +33,7 @@ from tasks.artefact import RECORD_NAME, Artefact, Record, artefact_files, load_a
 from tasks.identity import JSON, canonical_json, changed_fields, hash_of
 from tasks.locks import SlotLock
 from tasks.provenance import provenance
+from tasks.spent import Spent
 
 __all__ = [
     "Artefact",
@@ -45,10 +46,13 @@ __all__ = [
     "load_artefact",
     "prune_work",
     "run_step",
+    "unneeded_work",
 ]
 
 logger = logging.getLogger(__name__)
 
+FINISHED: Final = "finished"
+_LIVE_LOG: Final = "metrics.jsonl"
 _HASH_LETTERS: Final = 16  # of the identity hash in a work folder's name
 
 
@@ -98,8 +102,9 @@ class BuildDirs:
 
     out: Path  # becomes the artefact; empty at the start of every attempt
     checkpoints: Path  # survives a kill; removed once the step is finished
-    work: Path  # this identity's own folder: scratch files, logs
+    work: Path  # this identity's own folder: scratch files, which go once the step is finished
     metrics: Path  # work/metrics.jsonl; survives a kill, so a resumed build appends to it
+    spent: Spent  # told how long the build works, if that is not the time its call takes
 
 
 def differences(record: Record, request: StepRequest) -> list[str]:
@@ -159,18 +164,21 @@ def run_step(
     doing = f"making {request.step} at {out_dir}"
     with disk.disk_errors(doing, out_dir):
         found = find_finished(out_dir, request)
-    if found is not None:
-        logger.info("%s: found finished at %s", request.step, out_dir)
-        return found
     work = work_root / request.identity_hash[:_HASH_LETTERS]
     lock = SlotLock(work, num_slots=1)
+    if found is not None:
+        logger.info("%s: found finished at %s", request.step, out_dir)
+        if disk.leftovers(out_dir):
+            with lock.acquire(doing, on_wait=on_wait):  # or they are another process's, at work
+                _sweep(out_dir)
+        return found
     with lock.acquire(doing, on_wait=on_wait), disk.disk_errors(doing, out_dir):
-        finished = work / "finished"
+        finished = work / FINISHED
         if _kept(finished, request):
             logger.info("%s: found finished in %s", request.step, work)
         else:
             _build(request, work, finished, build)
-        disk.remove(work / "checkpoints")
+        _drop_scratch(work)
         _publish(finished, out_dir, Record.read(finished))
     return load_artefact(out_dir, verify=False)
 
@@ -188,6 +196,7 @@ def carry(source: Artefact, out_dir: Path, request: StepRequest) -> Artefact:
     """
     found = find_finished(out_dir, request)
     if found is not None:
+        _sweep(out_dir)
         return found
     # The source's provenance, not a new date: made again after DVC emptied the out, the record has
     # the same bytes, and nothing downstream is out of date.
@@ -198,13 +207,18 @@ def carry(source: Artefact, out_dir: Path, request: StepRequest) -> Artefact:
     return load_artefact(out_dir, verify=False)
 
 
+def unneeded_work(work_root: Path, keep_hashes: Collection[str]) -> list[Path]:
+    """Return the work folders of all identities but `keep_hashes`."""
+    keep = {identity_hash[:_HASH_LETTERS] for identity_hash in keep_hashes}
+    return [path for path in sorted(work_root.glob("*")) if path.name not in keep]
+
+
 def prune_work(work_root: Path, keep_hashes: Collection[str]) -> list[Path]:
     """Remove the work folders of all identities but `keep_hashes`; return what was removed.
 
     Published artefacts keep their bytes: they are hard links or copies.
     """
-    keep = {identity_hash[:_HASH_LETTERS] for identity_hash in keep_hashes}
-    gone = [path for path in sorted(work_root.glob("*")) if path.name not in keep]
+    gone = unneeded_work(work_root, keep_hashes)
     for path in gone:
         disk.remove(path)
     return gone
@@ -229,20 +243,31 @@ def _kept(finished: Path, request: StepRequest) -> bool:
 def _build(
     request: StepRequest, work: Path, finished: Path, build: Callable[[BuildDirs], None]
 ) -> None:
-    dirs = BuildDirs(work / "out", work / "checkpoints", work, work / "metrics.jsonl")
+    spent = Spent(work / "seconds")
+    dirs = BuildDirs(work / "out", work / "checkpoints", work, work / _LIVE_LOG, spent)
     disk.remove(dirs.out)
     dirs.out.mkdir()
     dirs.checkpoints.mkdir(exist_ok=True)
     started = time.monotonic()
     build(dirs)
+    if not spent.is_noted:
+        spent.note(time.monotonic() - started)
     files = artefact_files(dirs.out)
     for name in files:
         disk.sync(dirs.out / name)
         (dirs.out / name).chmod(0o444)
-    record = Record.make(request.fields, files, provenance(time.monotonic() - started))
+    record = Record.make(request.fields, files, provenance(spent.seconds))
     _seal(dirs.out, record)
     dirs.out.rename(finished)
     disk.sync(work)
+
+
+def _drop_scratch(work: Path) -> None:
+    """Remove what a finished step needs no more: checkpoints, each step's rollouts, the like."""
+    kept = {FINISHED, _LIVE_LOG}
+    for path in work.iterdir():
+        if path.name not in kept and path.suffix != ".lock":
+            disk.remove(path)
 
 
 def _seal(folder: Path, record: Record) -> None:
@@ -255,12 +280,19 @@ def _seal(folder: Path, record: Record) -> None:
     disk.sync(folder)
 
 
+def _sweep(out_dir: Path) -> None:
+    """Remove what a kill has left beside the artefact, in the folder that `compare` reads."""
+    for path in disk.leftovers(out_dir):
+        logger.info("removing %s, left by a process that was killed", path)
+        disk.remove(path)
+
+
 def _publish(source: Path, out_dir: Path, record: Record) -> None:
     """Put links to `source`'s files at `out_dir`, in one rename."""
     out_dir.parent.mkdir(parents=True, exist_ok=True)
     if out_dir.is_dir() and any(out_dir.iterdir()):
         logger.warning("%s: replacing what is at %s", record.step, out_dir)
-    staged = out_dir.with_name(f".{out_dir.name}.publishing")
+    staged = disk.staging(out_dir)
     disk.remove(staged)
     staged.mkdir()
     try:

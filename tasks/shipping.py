@@ -57,12 +57,17 @@ COMMIT: Final = "mlflow.source.git.commit"
 NOTE: Final = "mlflow.note.content"
 
 
-def open_round(plan: Plan, key: str, root: Path, config: Config) -> TrackingOutcome:
-    """Show a round as RUNNING, under every arm that it is a part of. Optional."""
+def open_round(
+    plan: Plan, key: str, root: Path, config: Config, *, owner: int | None = None
+) -> TrackingOutcome:
+    """Show a round as RUNNING, under every arm that it is a part of, until `owner` is gone.
+
+    Optional; without an `owner` it is this process.
+    """
     cell = plan.cell(key)
 
     def act() -> Iterator[str]:
-        store = open_store(root)
+        store = open_store(root, owner)
         with _writing(root, f"opening {key}"):
             for parent, arm, seed in _parents(store, plan, key, config):
                 store.adopt(parent)
@@ -307,12 +312,16 @@ def _claim(store: Store, plan: Plan, cell: Cell, parent: str, arm: str, seed: in
 
 
 def _settle(store: Store, plan: Plan, parent: str, arm: str, seed: int) -> None:
-    """Set an arm's status: FINISHED once the runs of all its cells are, SCHEDULED before."""
+    """Set an arm's status: FINISHED once the runs of all its cells are, SCHEDULED before.
+
+    It stays RUNNING while another of its rounds is: round 0 is measured beside round 1.
+    """
     wanted = {plan.cell(key).id for key in plan.paths[(arm, seed)]}
+    rounds = store.find(kind="round", parent=parent)
+    if any(is_running(run) and not is_orphan(run) for run in rounds):
+        return
     finished = {
-        run.data.tags.get("dr.cell_id")
-        for run in store.find(kind="round", parent=parent)
-        if str(run.info.status) == "FINISHED"
+        run.data.tags.get("dr.cell_id") for run in rounds if str(run.info.status) == "FINISHED"
     }
     status: Status = "FINISHED" if wanted <= finished else "SCHEDULED"
     if str(store.client.get_run(parent).info.status) != status:

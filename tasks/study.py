@@ -14,6 +14,7 @@ from typing import Any, Final
 from dynamicrubric.config import Config, load_config
 from dynamicrubric.plan import WARM_DIR, Cell, Plan, load_plan
 from dynamicrubric.versions import STEP_VERSIONS
+from tasks.devices import gpu_slots
 from tasks.gpu import Usage, launch
 from tasks.record import Artefact, BuildDirs, StepRequest, run_step
 
@@ -33,7 +34,7 @@ class StepResult:
     Attributes:
         path: the artefact's folder, relative to the project.
         content_hash: hash of its files.
-        seconds: wall clock of making it, whenever that was.
+        seconds: wall clock of making it, whenever that was; all attempts, without waiting.
     """
 
     path: str
@@ -122,6 +123,7 @@ class Study:
         def build(dirs: BuildDirs) -> None:
             logger.info("%s: log in %s", what, log_path.relative_to(self.root))
             write_status(self.work, group, request.step, dirs.metrics)
+            gpus = gpu_slots(runtime.slots)
             usage: Usage = launch(
                 f"dynamicrubric.steps:{request.step}",
                 arguments(dirs),
@@ -131,11 +133,14 @@ class Study:
                 num_slots=runtime.slots,
                 what=what,
                 threads=runtime.threads_per_task,
-                devices=_devices(runtime.slots),
+                devices=[slot.device for slot in gpus],
+                locks=[slot.lock for slot in gpus],
                 preload=PRELOAD,
                 on_wait=lambda holders: logger.info("%s waits for a slot: %s", what, holders),
                 on_line=on_line,
+                on_run=dirs.spent.note,
             )
+            dirs.spent.note(usage.seconds)
             logger.info("%s took %.1f s", what, usage.seconds)
 
         artefact = run_step(
@@ -160,13 +165,3 @@ def write_status(work: Path, group: str, step: str, metrics: Path) -> None:
 def request_for(step: str, identity: Mapping[str, Any], **inputs: Path) -> StepRequest:
     """Return the request of a step at its current version."""
     return StepRequest(step, STEP_VERSIONS[step], identity, inputs)
-
-
-def _devices(slots: int) -> list[str]:
-    """Return each slot's GPU, from CUDA_VISIBLE_DEVICES or the device files; [] on CPU."""
-    visible = os.environ.get("CUDA_VISIBLE_DEVICES")
-    if visible is not None:
-        names = [name for name in visible.split(",") if name]
-    else:
-        names = [str(i) for i in range(64) if Path(f"/dev/nvidia{i}").exists()]
-    return [names[slot % len(names)] for slot in range(slots)] if names else []

@@ -2,15 +2,22 @@
 
 from __future__ import annotations
 
+from typing import Final
+
+import httpx
 from prefect import task
 from prefect.artifacts import create_markdown_artifact, create_table_artifact
+from prefect.exceptions import PrefectException
 from prefect.logging import get_run_logger
 
 from dynamicrubric.plan import Cell
-from dynamicrubric.report.cellfiles import load_cell
+from dynamicrubric.report.cellfiles import CellFiles, load_cell
 from dynamicrubric.report.samples import rubric_samples
 from tasks.shipjob import ship
 from tasks.study import Study
+
+_PAGE_TROUBLE: Final = (PrefectException, httpx.HTTPError, OSError)
+"""What a Prefect server that is away, busy or of another version looks like."""
 
 
 @task(task_run_name="track_round")
@@ -23,24 +30,34 @@ def track_round(study: Study, cell: Cell, metrics: dict[str, float | None]) -> s
     outcome = ship(study, cell.key)
     if not outcome.ok:
         get_run_logger().warning("%s (shipped later, with the comparison)", outcome.reason)
-    slug = cell.key.replace("_", "-")
-    files = load_cell(study.root, cell)
-    create_table_artifact(
-        key=f"{slug}-metrics",
-        table=[
-            {
-                "metric": name,
-                "value": None if found.value is None else round(found.value, 4),
-                "n_scored": found.n_scored,
-                "n_total": found.n_total,
-            }
-            for name, found in files.round_metrics().items()
-        ],
-        description=f"Held-out figures of {cell.key} ({', '.join(study.plan.arms_of(cell.key))})",
-    )
-    create_markdown_artifact(
-        key=f"{slug}-rubrics",
-        markdown=rubric_samples(files),
-        description=f"Sample rubrics of {cell.key}",
-    )
+    _show(cell, study.plan.arms_of(cell.key), load_cell(study.root, cell))
     return None if outcome.ok else outcome.reason
+
+
+def _show(cell: Cell, arms: tuple[str, ...], files: CellFiles) -> None:
+    """Put the round's table and sample rubrics on its page; trouble with it stops nothing."""
+    slug = cell.key.replace("_", "-")
+    table = [
+        {
+            "metric": name,
+            "value": None if found.value is None else round(found.value, 4),
+            "n_scored": found.n_scored,
+            "n_total": found.n_total,
+        }
+        for name, found in files.round_metrics().items()
+    ]
+    samples = rubric_samples(files)
+    try:
+        create_table_artifact(
+            key=f"{slug}-metrics",
+            table=table,
+            description=f"Held-out figures of {cell.key} ({', '.join(arms)})",
+        )
+        create_markdown_artifact(
+            key=f"{slug}-rubrics",
+            markdown=samples,
+            description=f"Sample rubrics of {cell.key}",
+        )
+    except _PAGE_TROUBLE as error:
+        reason = f"{type(error).__name__}: {error}"
+        get_run_logger().warning("%s is not on the run's page: %s", cell.key, reason)

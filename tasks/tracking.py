@@ -114,6 +114,8 @@ class Store:
     client: MlflowClient
     uri: str
     experiment_id: str
+    owner: int
+    """The process that the runs belong to: they are orphans when it is gone."""
 
     def find(self, **tags: object) -> list[Run]:
         """Return the active runs with these `dr.` tags, the oldest first."""
@@ -130,13 +132,14 @@ class Store:
                 return found
 
     def create(self, name: str, tags: Mapping[str, str]) -> str:
-        """Start a run that is owned by this process."""
-        run = self.client.create_run(self.experiment_id, run_name=name, tags={**tags, **_owner()})
+        """Start a run of the owner's."""
+        tags = {**tags, **_owner(self.owner)}
+        run = self.client.create_run(self.experiment_id, run_name=name, tags=tags)
         return str(run.info.run_id)
 
     def adopt(self, run_id: str) -> None:
-        """Make a run RUNNING and this process its owner."""
-        self.send_tags(run_id, _owner())
+        """Make a run RUNNING and the owner's."""
+        self.send_tags(run_id, _owner(self.owner))
         self.client.update_run(run_id, status="RUNNING")
 
     def close(self, run_id: str, status: Status, reason: str = "") -> None:
@@ -207,8 +210,7 @@ def is_orphan(run: Run) -> bool:
     return str(start_ticks(int(tags["dr.pid"]))) != tags.get("dr.proc_start")
 
 
-def _owner() -> dict[str, str]:
-    pid = os.getpid()
+def _owner(pid: int) -> dict[str, str]:
     return {
         "dr.host": socket.gethostname(),
         "dr.boot_id": machine_id(),
@@ -217,8 +219,12 @@ def _owner() -> dict[str, str]:
     }
 
 
-def open_store(root: Path) -> Store:
+def open_store(root: Path, owner: int | None = None) -> Store:
     """Open the store of a project; its database is made or migrated first, under a lock.
+
+    Args:
+        root: the project's folder.
+        owner: the process that the runs made belong to; this one if it is not given.
 
     Raises:
         UserError: the project was moved and the store's files are elsewhere.
@@ -226,6 +232,7 @@ def open_store(root: Path) -> Store:
     _settle_environment()
     from mlflow import MlflowClient
 
+    owner = os.getpid() if owner is None else owner
     uri, artifacts = default_uri(root), (root / FOLDER / "artifacts").resolve().as_uri()
     local = uri.startswith("sqlite:///")
     with SlotLock(root / LOCKS / "mlflow-store", 1).acquire("preparing the tracking store"):
@@ -235,7 +242,7 @@ def open_store(root: Path) -> Store:
         experiment = client.get_experiment_by_name(EXPERIMENT)
         if experiment is None:
             made = client.create_experiment(EXPERIMENT, artifacts if local else None)
-            return Store(client, uri, made)
+            return Store(client, uri, made, owner)
     if uri == _own_uri(root) and experiment.artifact_location != artifacts:
         raise UserError(
             doing="opening the tracking store",
@@ -243,7 +250,7 @@ def open_store(root: Path) -> Store:
             expected=artifacts,
             remedy=f"the project was moved: remove {root / FOLDER}, its runs are shipped anew",
         )
-    return Store(client, uri, experiment.experiment_id)
+    return Store(client, uri, experiment.experiment_id, owner)
 
 
 def _own_uri(root: Path) -> str:

@@ -1,7 +1,9 @@
 """What the folder of a finished cell says: metrics, seconds, training logs and lineage hashes.
 
 A cell exists only through the records of its artefacts (`record.json`, written last); a file is
-read only if it is the one its record names. Everything here is plain data: no torch, no tracker.
+read only if it is the one its record names. A cell is finished once `cell.json` says which plan's
+cell those artefacts are: after a changed number the folder still holds the old plan's results under
+the same key. Everything here is plain data: no torch, no tracker.
 """
 
 from __future__ import annotations
@@ -20,8 +22,11 @@ from dynamicrubric.plan import Cell
 
 EVALUATION: Final = "evaluation"
 METRICS_FILE: Final = "metrics.json"
+CELL_FILE: Final = "cell.json"
+"""An out of the cell's stage, beside the artefacts: which cell and which artefacts they are."""
 TRAINING_LOG: Final = "training_log.jsonl"
 IDENTITY_TOLERANCE: Final = 1e-9
+RUN_IT: Final = "run `dvc repro`, or `dvc pull` if the study was finished elsewhere"
 _REMEDY: Final = "restore it with `dvc checkout`, or remove the folder and run the study again"
 
 
@@ -67,6 +72,15 @@ class CellFiles:
         """One hash over the cell's artefacts: equal results have equal hashes."""
         text = json.dumps(self.content_hashes, sort_keys=True)
         return hashlib.sha256(text.encode("utf-8")).hexdigest()
+
+    @property
+    def document(self) -> dict[str, Any]:
+        """What `cell.json` says of these artefacts as this plan's cell.
+
+        The hash, not the id: arms that share a cell may give it another key. The artefacts too: a
+        round that was stopped half-way under another plan leaves an older `cell.json` beside them.
+        """
+        return {"cell": self.cell.hash, "artefacts": self.content_hashes}
 
     @property
     def seconds(self) -> float:
@@ -136,8 +150,8 @@ class CellFiles:
         )
 
 
-def find_cell(root: Path, cell: Cell) -> CellFiles | None:
-    """Return the finished cell under the project's folder, or None if it has no evaluation."""
+def find_artefacts(root: Path, cell: Cell) -> CellFiles | None:
+    """Return what the cell's folder holds, of whichever plan; None if it has no evaluation."""
     folder = root / cell.directory
     records = {
         path.parent.name: json.loads(path.read_text(encoding="utf-8"))
@@ -146,17 +160,47 @@ def find_cell(root: Path, cell: Cell) -> CellFiles | None:
     return CellFiles(cell, folder, records) if EVALUATION in records else None
 
 
+def find_cell(root: Path, cell: Cell) -> CellFiles | None:
+    """Return the finished cell under the project's folder, or None if this plan's is not there."""
+    found = find_artefacts(root, cell)
+    return found if found is not None and _named(found) == found.document else None
+
+
 def load_cell(root: Path, cell: Cell) -> CellFiles:
-    """Return the finished cell, or raise a UserError that names it."""
+    """Return the finished cell, or raise a UserError that names it and says what is there."""
     found = find_cell(root, cell)
     if found is None:
         raise UserError(
             doing=f"reading the cell {cell.key}",
-            got=f"no {root / cell.directory / EVALUATION / 'record.json'}",
-            expected="a finished evaluation",
-            remedy="run `dvc repro`, or `dvc pull` if the study was finished elsewhere",
+            got=_what_is_there(root, cell),
+            expected=f"the finished cell {cell.id}",
+            remedy=RUN_IT,
         )
     return found
+
+
+def has_other_results(root: Path, cell: Cell) -> bool:
+    """Say whether the folder holds an evaluation, but not that of this plan's cell."""
+    return find_artefacts(root, cell) is not None and find_cell(root, cell) is None
+
+
+def _named(files: CellFiles) -> Any:  # noqa: ANN401 - whatever the file holds
+    try:
+        return json.loads((files.folder / CELL_FILE).read_text(encoding="utf-8"))
+    except (FileNotFoundError, ValueError):
+        return None
+
+
+def _what_is_there(root: Path, cell: Cell) -> str:
+    found = find_artefacts(root, cell)
+    if found is None:
+        return f"no {root / cell.directory / EVALUATION / 'record.json'}"
+    named = _named(found)
+    if not isinstance(named, dict):
+        return f"results without a {found.folder / CELL_FILE}, which is written when a round ends"
+    if named.get("cell") != cell.hash:
+        return f"results of another plan in {found.folder} (cell {named.get('cell')})"
+    return f"artefacts in {found.folder} that are not those its {CELL_FILE} names"
 
 
 def _read_log(path: Path, role: str) -> list[TrainingStep]:

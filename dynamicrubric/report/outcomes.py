@@ -14,7 +14,13 @@ from pathlib import Path
 
 from dynamicrubric.errors import UserError
 from dynamicrubric.plan import Plan
-from dynamicrubric.report.cellfiles import Measured, find_cell, load_cell
+from dynamicrubric.report.cellfiles import (
+    RUN_IT,
+    Measured,
+    find_cell,
+    has_other_results,
+    load_cell,
+)
 
 Place = tuple[str, int, int, str]
 
@@ -74,7 +80,8 @@ def collect_outcomes(plan: Plan, root: Path) -> OutcomeTable:
         root: the project's folder.
 
     Raises:
-        UserError: cells are missing (all are named), or a cell's figures are impossible.
+        UserError: cells are missing or of another plan (all are named), or a cell's figures are
+            impossible.
     """
     measured = _measure_cells(plan, root)
     rows = tuple(
@@ -95,12 +102,14 @@ def _measure_cells(plan: Plan, root: Path) -> dict[str, dict[str, Measured]]:
     keys = list(dict.fromkeys(key for path in plan.paths.values() for key in path))
     missing = [key for key in keys if find_cell(root, plan.cell(key)) is None]
     if missing:
+        other = [key for key in missing if has_other_results(root, plan.cell(key))]
         raise UserError(
             doing="comparing the arms",
             got=f"no finished evaluation of {len(missing)} of {len(keys)} cells: "
-            + ", ".join(missing),
+            + ", ".join(missing)
+            + (f"; results of another plan in the folders of {', '.join(other)}" if other else ""),
             expected="every cell of the plan",
-            remedy="run `dvc repro`, or `dvc pull` if the study was finished elsewhere",
+            remedy=RUN_IT,
         )
     return {key: load_cell(root, plan.cell(key)).round_metrics() for key in keys}
 

@@ -23,7 +23,8 @@ from dynamicrubric.yamlio import dump_yaml, load_yaml
 
 ROOT = Path(__file__).resolve().parents[2]
 PARAMS = Path(__file__).with_name("params.yaml")
-CLONED = ("dvc.yaml", ".dvcignore", ".gitignore", ".dvc/config", ".dvc/.gitignore")
+VERSIONS = "dynamicrubric/versions.py"  # DVC reads its numbers; it is imported from ROOT
+CLONED = ("dvc.yaml", ".dvcignore", ".gitignore", ".dvc/config", ".dvc/.gitignore", VERSIONS)
 MINUTES = 6.0
 T = TypeVar("T")
 
@@ -38,6 +39,7 @@ class Project:
     def new(cls, root: Path) -> Project:
         """Make a folder with git, DVC and the tiny study's settings."""
         (root / ".dvc").mkdir(parents=True)
+        (root / VERSIONS).parent.mkdir()
         for name in CLONED:
             if (ROOT / name).is_file():
                 shutil.copyfile(ROOT / name, root / name)

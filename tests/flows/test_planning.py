@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -48,6 +50,25 @@ def test_plan_stage_passes_changed_values_on(study: Study) -> None:
     changed = {key for key in after if after[key] != before[key]}
     assert changed == {"frozen-s1-r1"}
     plan_stage(study)  # and again, nothing to say
+
+
+@pytest.mark.parametrize("name", ["train_policy", "COMPARE_VERSION"])
+def test_dvc_sees_a_bumped_version(project: Any, name: str) -> None:
+    stage = "compare" if name == "COMPARE_VERSION" else "plan"
+    (project.root / "data/runs").mkdir(parents=True)
+    (project.root / "results").mkdir()
+    for file in ("table.md", "study.png", "study.svg", "metrics.csv"):
+        (project.root / "results" / file).write_text(file)
+    dvc = (sys.executable, "-m", "dvc")
+    project.run(*dvc, "commit", "--force", stage)
+    assert "up to date" in project.run(*dvc, "status", stage)
+    path = project.root / "dynamicrubric/versions.py"
+    text = path.read_text(encoding="utf-8")
+    line = next(line for line in text.splitlines() if name in line)
+    path.write_text(text.replace(line, line.replace("1", "7")), encoding="utf-8")
+    said = project.run(*dvc, "status", stage)
+    assert "dynamicrubric/versions.py" in said
+    assert name in said or "STEP_VERSIONS" in said
 
 
 @pytest.mark.parametrize(

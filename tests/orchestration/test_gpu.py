@@ -10,13 +10,16 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from dynamicrubric.errors import InstrumentError, UserError
 from tasks import gpu
-from tasks.gpu import StepCrashed, StepStopped, StepTimedOut, launch
+from tasks.gpu import StepCrashed, StepStopped, StepTimedOut, Usage, launch
 from tasks.locks import SlotLock
+from tasks.record import StepRequest
+from tasks.study import Study
 
 
 @pytest.fixture
@@ -91,6 +94,53 @@ def test_launch_passes_lines_on_while_the_job_runs(run, tmp_path):
     run("jobs:write_file", {"path": str(tmp_path / "out"), "text": ""}, on_line=lines.append)
     assert lines[0].startswith("--- ")
     assert "printed to stdout" in lines
+
+
+def test_launch_tells_the_seconds_of_the_job_and_not_those_of_waiting(run, tmp_path):
+    told: list[float] = []
+    held = SlotLock(tmp_path / "slots", 1).acquire("another job")
+    counts: list[int] = []
+
+    def release(_: str) -> None:
+        counts.append(len(told))
+        held.release()
+
+    arguments = {"path": str(tmp_path / "out"), "text": ""}
+    usage = run("jobs:write_file", arguments, on_wait=release, on_run=told.append)
+    assert counts == [0]
+    assert told
+    assert told == sorted(told)
+    assert 0.0 < told[-1] <= usage.seconds
+
+
+def test_gpu_step_seconds_are_those_of_its_attempts_with_a_slot(tmp_path, params_text, monkeypatch):
+    (tmp_path / "params.yaml").write_text(params_text)
+    study, attempts = Study(tmp_path), iter([100.0, 3.0])
+
+    def attempt(_: str, arguments: dict[str, str], **options: Any) -> Usage:
+        seconds = next(attempts)
+        options["on_run"](seconds)
+        (Path(arguments["out_dir"]) / "weights.bin").write_text("x")
+        if seconds == 100.0:
+            raise StepCrashed("its process was ended by SIGKILL")
+        return Usage(seconds + 0.5, 0.0, 0)
+
+    monkeypatch.setattr("tasks.study.launch", attempt)
+    request = StepRequest("train_policy", 1, {}, {})
+
+    def make() -> float:
+        made = study.run_gpu_step(
+            request,
+            tmp_path / "data/policy",
+            lambda dirs: {"out_dir": str(dirs.out)},
+            group="cell",
+        )
+        return made.seconds
+
+    with pytest.raises(StepCrashed):
+        make()
+    assert make() == 103.5
+    assert make() == 103.5
 
 
 def test_launch_job_killed_keeps_its_last_line_and_names_the_signal(run, tmp_path):

@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import tempfile
+import threading
 from dataclasses import replace
 from pathlib import Path
 
@@ -27,6 +28,9 @@ from tasks.record import (
 )
 
 REQUEST = StepRequest("train", 1, {"learning_rate": 3e-4, "grpo": {"k": 6}, "seed": 1}, {})
+
+
+FILE = "weights.bin"
 
 
 class Builder:
@@ -246,6 +250,7 @@ def build(dirs):
         with dirs.metrics.open("a") as stream:
             print(step, file=stream)
         (dirs.checkpoints / str(step)).touch()
+        (dirs.work / "rollouts").mkdir(exist_ok=True)
         (dirs.out / f"{step}.bin").write_text("x")
         if step == int(sys.argv[3]):
             os.kill(os.getpid(), 9)
@@ -266,9 +271,34 @@ def test_run_step_killed_leaves_no_artefact_and_resumes_from_its_checkpoints(ben
     assert again.wait(60) == 0, again.stderr.read()
     # Steps 0 and 1 were not done again, and what the killed attempt left in `out` is gone.
     assert set(load_artefact(out).record.files) == {"2.bin", "3.bin", "weights.bin"}
+    assert not list(work.glob("*/rollouts"))
     metrics = next(work.glob("*/metrics.jsonl"))
     assert metrics.read_text().split() == ["0", "1", "2", "3"]
     assert not list(work.glob("*/checkpoints"))
+
+
+def test_record_seconds_are_those_of_all_attempts_without_waiting(out, work):
+    told = iter([(40.0, 41.5), (2.0, 2.5)])
+
+    def build(dirs: BuildDirs) -> None:
+        first, last = next(told)
+        dirs.spent.note(first)  # written at once; the later one within a second
+        (dirs.out / "weights.bin").write_text("x")
+        if first == 40.0:
+            raise InstrumentError("the verifier is down")
+        dirs.spent.note(last)
+
+    with pytest.raises(InstrumentError):
+        run_step(REQUEST, out, work, build)
+    assert run_step(REQUEST, out, work, build).record.provenance["seconds"] == 42.5
+
+    def silent(dirs: BuildDirs) -> None:
+        threading.Event().wait(0.2)  # the clock's tick, and more than the record rounds to
+        (dirs.out / "weights.bin").write_text("x")
+
+    again = run_step(replace(REQUEST, step_version=2), out, work, silent)
+    assert 0.1 < again.record.provenance["seconds"] < 40.0  # not said: what the call took
+    assert not list(work.glob("*/seconds"))  # made anew one day, it starts from nothing
 
 
 def test_run_step_two_processes_at_once_build_once(bench, out, work, tmp_path):
@@ -357,6 +387,60 @@ def test_carry_links_the_files_under_a_new_identity(out, work, tmp_path):
     assert (target / "record.json").read_bytes() == before
     shutil.rmtree(out)
     load_artefact(target)
+
+
+KILLED_AT_REMOVE = """
+import os, sys
+from pathlib import Path
+from tasks import disk
+from tasks.record import StepRequest, carry, load_artefact, run_step
+def build(dirs):
+    (dirs.out / "weights.bin").write_text("x")
+target, work, kind = Path(sys.argv[1]), Path(sys.argv[2]), sys.argv[3]
+before = StepRequest("train", 1, {}, {})
+after = StepRequest("train", 2, {}, {})
+source = run_step(before, target, work, build)
+if kind == "carried":
+    source = run_step(before, target.with_name("source"), work, build)
+remove = disk.remove
+def killed_instead(path):
+    if path.name.endswith(".replaced") and path.exists():
+        os.kill(os.getpid(), 9)
+    remove(path)
+if len(sys.argv) > 4:
+    disk.remove = killed_instead
+if kind == "carried":
+    carry(source, target, after)
+else:
+    run_step(after, target, work, build)
+"""
+
+
+@pytest.mark.parametrize("kind", ["built", "carried"])
+def test_step_found_finished_after_a_kill_removes_what_the_kill_left(bench, out, work, kind):
+    process = bench.python(KILLED_AT_REMOVE, out, work, kind, "kill")
+    assert process.wait(60) == -signal.SIGKILL
+    (out.parent / ".policy.publishing").mkdir()
+    assert (out.parent / ".policy.replaced").is_dir()
+    assert load_artefact(out).record.step_version == 2
+    request = replace(REQUEST, step_version=2, identity={})
+    if kind == "carried":
+        carry(load_artefact(out), out, request)
+    else:
+        run_step(request, out, work, Builder())
+    assert [path.name for path in out.parent.iterdir() if path.name.startswith(".")] == []
+
+
+def test_leftovers_of_a_kill_are_no_part_of_what_dvc_compares(project_root, tmp_path):
+    (tmp_path / ".dvc").mkdir()
+    shutil.copy(project_root / ".dvcignore", tmp_path)
+    shutil.copy(project_root / ".dvc/config", tmp_path / ".dvc/config")
+    subprocess.run(["git", "init", "--quiet"], cwd=tmp_path, check=True)
+    names = [f".policy.replaced/{FILE}", f".policy.publishing/{FILE}", f"policy/{FILE}"]
+    paths = [f"data/runs/coevolved-s1-r1/{name}" for name in names]
+    command = [sys.executable, "-m", "dvc", "check-ignore", *paths]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert done.stdout.split() == paths[:2], done.stderr
 
 
 def test_carry_takes_the_bytes_behind_a_cache_link(out, work, tmp_path):

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import logging
 import math
 import os
 import shutil
@@ -8,18 +9,21 @@ import socket
 import subprocess
 import sys
 import time
+from contextlib import nullcontext
 from pathlib import Path
 
+import httpx
 import pyarrow.parquet as pq
 import pytest
 
 from dynamicrubric.config import Config, load_config
-from dynamicrubric.errors import UserError
+from dynamicrubric.errors import InstrumentError, UserError
 from dynamicrubric.metrics import ROUND_METRICS, tracker_keys
 from dynamicrubric.plan import expand, write_plan
 from dynamicrubric.report import write_comparison
 from dynamicrubric.yamlio import dump_yaml
 from tasks import shipjob
+from tasks import track_round as track_round_module
 from tasks.payload import Point, gather_round, sendable
 from tasks.sharedhost import shared_host
 from tasks.shipping import (
@@ -31,7 +35,14 @@ from tasks.shipping import (
     ship_study,
 )
 from tasks.study import TRACKER_PRELOAD, Study
-from tasks.tracking import default_uri, open_store, prepare_store, ui_command, ui_environment
+from tasks.tracking import (
+    default_uri,
+    is_orphan,
+    open_store,
+    prepare_store,
+    ui_command,
+    ui_environment,
+)
 
 HELPERS = Path(__file__).parents[1] / "report"
 ODD = 'Score > 90% | "quoted" ../x'
@@ -130,7 +141,7 @@ def test_ship_study_shows_each_arms_rounds_and_final_figures(study):
         assert len(store.find(kind="round", arm=arm)) == 3
 
 
-def test_ship_study_after_one_arm_changed_keeps_the_other_arms_run(study):
+def test_ship_study_after_one_arm_changed_keeps_the_other_arms_run_and_ships_no_old_results(study):
     ship_study(study.plan, study.root, study.config)
     store = open_store(study.root)
     (kept,) = store.find(kind="arm", arm="coevolved")
@@ -142,7 +153,12 @@ def test_ship_study_after_one_arm_changed_keeps_the_other_arms_run(study):
     assert [run.info.run_id for run in store.find(kind="arm", arm="coevolved")] == [
         kept.info.run_id
     ]
-    assert len(store.find(kind="arm", arm="stale")) == 2
+    before, now = store.find(kind="arm", arm="stale")
+    assert (before.info.status, now.info.status) == ("FINISHED", "SCHEDULED")
+    history = store.client.get_metric_history(now.info.run_id, "true_quality")
+    assert [point.step for point in history] == [0]  # shared with the other arm, and unchanged
+    with pytest.raises(UserError, match="stale-s1-r2"):
+        ship_round(plan, "stale-s1-r2", study.root, changed)
 
 
 def test_ship_round_with_nan_and_infinity_sends_counts_instead(study):
@@ -358,6 +374,98 @@ def with_settings(study):
     dump_yaml(study.config.model_dump(mode="json", exclude_none=True), study.root / "params.yaml")
     write_plan(expand(load_config(study.root / "params.yaml")), study.root / "cells.yaml")
     return Study(study.root)
+
+
+@pytest.mark.parametrize("forked", [False, True])
+def test_ship_of_an_altered_table_is_an_error_not_tracking_trouble(with_settings, study, forked):
+    path = study.root / "data/runs/stale-s1-r2/evaluation/verdicts.parquet"
+    path.chmod(0o644)
+    path.write_bytes(path.read_bytes() + b"x")
+    threads = study.config.runtime.threads_per_task
+    host = shared_host(TRACKER_PRELOAD, threads, study.root / "work/locks")
+    with host if forked else nullcontext(), pytest.raises(UserError, match=r"verdicts\.parquet"):
+        shipjob.ship(with_settings, "stale-s1-r2")
+
+
+def test_ship_by_a_fork_that_is_killed_says_so_and_stops_nothing(with_settings, study, monkeypatch):
+    module = study.root / "killed.py"
+    module.write_text("import os\ndef ship(**_): os.kill(os.getpid(), 9)\n")
+    monkeypatch.syspath_prepend(study.root)
+    monkeypatch.setattr(shipjob, "TARGET", "killed:ship")
+    with shared_host((), study.config.runtime.threads_per_task, study.root / "work/locks"):
+        monkeypatch.setattr(shipjob, "TRACKER_PRELOAD", ())
+        outcome = shipjob.ship(with_settings, "stale-s1-r2")
+    assert not outcome.ok
+    assert "track_round of stale-s1-r2: its process was ended by SIGKILL" in outcome.reason
+
+
+@pytest.mark.parametrize("forked", [False, True])
+def test_round_that_fails_is_shown_running_and_then_failed(with_settings, study, forked):
+    cell, store = study.plan.cell("stale-s1-r2"), open_store(study.root)
+    shutil.rmtree(study.root / cell.directory)
+    threads = study.config.runtime.threads_per_task
+    host = shared_host(TRACKER_PRELOAD, threads, study.root / "work/locks")
+    with host if forked else nullcontext():
+        with pytest.raises(InstrumentError), shipjob.shown_running(with_settings, cell):
+            (run,) = store.find(kind="round", arm="stale", round=2)
+            assert run.info.status == "RUNNING"
+            assert not is_orphan(run)  # ours, not the fork's that has ended
+            assert reconcile(study.root).run_ids == ()
+            raise InstrumentError("the verifier is down")
+        (run,) = store.find(kind="round", arm="stale", round=2)
+        assert (run.info.status, run.data.tags["dr.reason"]) == ("FAILED", "the verifier is down")
+        with shipjob.shown_running(with_settings, cell):
+            study.write_cell(cell.key)
+            outcome = shipjob.ship(with_settings, cell.key)
+    assert store.client.get_run(outcome.run_id).info.status == "FINISHED"
+    (run,) = store.find(kind="round", arm="stale", round=2)
+    assert run.info.run_id == outcome.run_id
+
+
+def test_round_that_is_finished_keeps_its_run(with_settings, study):
+    first = ship(study, "stale-s1-r2")
+    with shipjob.shown_running(with_settings, study.plan.cell("stale-s1-r2")):
+        pass
+    (run,) = open_store(study.root).find(kind="round", arm="stale", round=2)
+    assert (run.info.run_id, run.info.status) == (first.run_id, "FINISHED")
+
+
+def test_round_runs_though_the_tracker_takes_nothing(with_settings, study, monkeypatch):
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", "file:///nowhere")  # refused by MLflow 3.17
+    cell = study.plan.cell("stale-s1-r2")
+    shutil.rmtree(study.root / cell.directory)
+    with (
+        pytest.raises(InstrumentError, match="verifier"),
+        shipjob.shown_running(with_settings, cell),
+    ):
+        raise InstrumentError("the verifier is down")
+
+
+def test_arm_stays_running_while_another_of_its_rounds_is(study):
+    open_round(study.plan, "coevolved-s1-r1", study.root, study.config)
+    ship(study, "coevolved-s1-r0")
+    store = open_store(study.root)
+    (parent,) = store.find(kind="arm", arm="coevolved")
+    assert parent.info.status == "RUNNING"
+    ship(study, "coevolved-s1-r1")
+    (parent,) = store.find(kind="arm", arm="coevolved")
+    assert parent.info.status == "SCHEDULED"
+
+
+@pytest.mark.parametrize("what", ["create_table_artifact", "create_markdown_artifact"])
+def test_track_round_whose_page_takes_nothing_ends_well(
+    with_settings, study, monkeypatch, caplog, what
+):
+    def refuse(**_: object) -> None:
+        raise httpx.ConnectError("All connection attempts failed")
+
+    for name in ("create_table_artifact", "create_markdown_artifact"):
+        monkeypatch.setattr(track_round_module, name, lambda **_: None)
+    monkeypatch.setattr(track_round_module, what, refuse)
+    monkeypatch.setattr(track_round_module, "get_run_logger", lambda: logging.getLogger("page"))
+    cell = study.plan.cell("stale-s1-r2")
+    assert track_round_module.track_round.fn(with_settings, cell, {}) is None
+    assert "All connection attempts failed" in caplog.text
 
 
 def test_ship_in_a_fork_of_the_shared_host_is_what_shipping_here_is(

@@ -13,6 +13,7 @@ import pyarrow.parquet as pq
 
 from dynamicrubric.config import Config, load_config
 from dynamicrubric.plan import Cell, Plan, expand
+from dynamicrubric.report.cellfiles import CELL_FILE, find_artefacts
 from tasks.disk import remove
 from tasks.record import BuildDirs, StepRequest, run_step
 
@@ -63,6 +64,9 @@ class FakeStudy:
             for role in ("generator", "policy"):
                 self.write_training(cell, role, log)
         self.write_evaluation(cell, **changes)
+        files = find_artefacts(self.root, cell)
+        assert files is not None
+        (files.folder / CELL_FILE).write_text(json.dumps(files.document))
 
     def write_evaluation(
         self,

@@ -5,10 +5,12 @@ import json
 
 import pytest
 
+from dynamicrubric.config import Config
 from dynamicrubric.errors import UserError
 from dynamicrubric.metrics import ROUND_METRICS, tracker_keys
+from dynamicrubric.plan import expand
 from dynamicrubric.report import collect_outcomes, write_comparison, write_metrics_csv
-from dynamicrubric.report.cellfiles import load_cell
+from dynamicrubric.report.cellfiles import CELL_FILE, find_cell, load_cell
 
 
 def test_outcomes_of_a_study_hold_every_arm_round_and_metric(fake_study):
@@ -46,6 +48,60 @@ def test_outcomes_with_missing_cells_name_every_one(fake_study):
     assert "stale-s1-r2" in text
     assert "frozen-s1-r1" in text
     assert "coevolved-s1-r1" not in text
+
+
+def changed_plan(study, **sections):
+    """Return the plan of the study's config with other values in some sections."""
+    document = study.config.model_dump(mode="json")
+    for name, values in sections.items():
+        document[name] |= values
+    return expand(Config.model_validate(document))
+
+
+def test_outcomes_of_another_plan_are_refused_by_name(fake_study):
+    study = fake_study(arms=("coevolved", "frozen"), rounds=1)
+    measured = study.config.evaluation.sets_per_prompt
+    plan = changed_plan(study, evaluation={"sets_per_prompt": measured + 1})
+    with pytest.raises(UserError, match="results of another plan") as error:
+        collect_outcomes(plan, study.root)
+    for key in (*plan.starts, *plan.cells):
+        assert key in str(error.value)
+    assert "Run `dvc repro`" in str(error.value)
+    with pytest.raises(UserError, match="frozen-s1-r1") as error:
+        load_cell(study.root, plan.cell("frozen-s1-r1"))
+    assert study.plan.cell("frozen-s1-r1").hash in str(error.value)
+    assert plan.cell("frozen-s1-r1").id in str(error.value)
+
+
+def test_outcomes_of_a_shared_cell_are_found_under_another_arms_key(fake_study):
+    study = fake_study(arms=("coevolved", "stale"), rounds=1)
+    document = study.config.model_dump(mode="json")
+    document["study"]["arms"] = {"fresh": document["study"]["arms"]["coevolved"]}
+    plan = expand(Config.model_validate(document))
+    for old, new in (("coevolved-s1-r0", "fresh-s1-r0"), ("coevolved-s1-r1", "fresh-s1-r1")):
+        cells = study.plan.cell(old), plan.cell(new)
+        assert cells[0].hash == cells[1].hash
+        (study.root / cells[0].directory).rename(study.root / cells[1].directory)
+    assert collect_outcomes(plan, study.root).arms == ("fresh",)
+
+
+@pytest.mark.parametrize("trouble", ["absent", "cut short", "older than its artefacts"])
+def test_outcomes_of_a_round_that_was_stopped_before_its_end_are_refused(fake_study, trouble):
+    study = fake_study(write=False)
+    study.write_cell("frozen-s1-r2")
+    cell = study.plan.cell("frozen-s1-r2")
+    path = study.root / cell.directory / CELL_FILE
+    older = path.read_text()
+    if trouble == "older than its artefacts":
+        study.write_cell("frozen-s1-r2", quality_shift=0.5)
+    path.write_text(older)
+    if trouble == "absent":
+        path.unlink()
+    elif trouble == "cut short":
+        path.write_text(older[:20])
+    assert find_cell(study.root, cell) is None
+    with pytest.raises(UserError, match=r"frozen-s1-r2.*cell\.json"):
+        load_cell(study.root, cell)
 
 
 @pytest.mark.parametrize(
