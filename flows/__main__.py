@@ -128,7 +128,10 @@ def _with_server(run: Callable[[], None]) -> None:
 
     _settle_environment()
     with prefect_server(Path.cwd()):
-        run()
+        from tasks.prefect_runs import runs_of
+
+        with runs_of(Path.cwd()):
+            run()
 
 
 def main() -> int:

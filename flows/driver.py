@@ -78,9 +78,9 @@ def _run_stages(study: Study, console: Console) -> dict[str, State[str]]:
     # Prefect reads the server's address when it is imported, so not before the server runs.
     from flows.ablation import run_study
     from flows.dag import thread_runner
-    from tasks.prefect_runs import close_dead_runs
+    from tasks.prefect_runs import close_dead_runs, runs_of
 
-    close_dead_runs()
+    close_dead_runs(study.root)
     prepare_store(study.root)
     reconcile(study.root)
     stages = stages_of(study.plan, {role: study.warm_steps(role) for role in ROLES})
@@ -90,7 +90,7 @@ def _run_stages(study: Study, console: Console) -> dict[str, State[str]]:
         "logs in work/logs"
     )
     flow = run_study.with_options(task_runner=thread_runner(len(stages)))
-    with shown(progress, console):
+    with shown(progress, console), runs_of(study.root):
         return flow(study, stages, progress)
 
 
