@@ -5,10 +5,12 @@ Imports nothing of Prefect: the address has to be in the environment before Pref
 
 from __future__ import annotations
 
+import http.client
 import logging
 import os
 import signal
 import socket
+import ssl
 import subprocess
 import sys
 import time
@@ -28,6 +30,7 @@ logger = logging.getLogger(__name__)
 
 LOOPBACK: Final = "127.0.0.1"
 START_SECONDS: Final = 180.0
+ANSWER_SECONDS: Final = 30.0  # a server on a machine full of trainings is slow, not away
 STOP_SECONDS: Final = 10.0
 FLUSH_SECONDS: Final = 5.0
 _ENVIRONMENT: Final[Mapping[str, str]] = {
@@ -109,10 +112,12 @@ def prefect_server(root: Path, port: int | None = None, *, ui: bool = False) -> 
         The API's address, which is in this process's environment for the body.
 
     Raises:
-        InstrumentError: it did not start; its log is named.
+        UserError: the server that PREFECT_API_URL names does not answer.
+        InstrumentError: ours did not start; its log is named.
     """
     given = os.environ.get("PREFECT_API_URL")
     if given and not ui:
+        _check_given(given)
         yield given
         return
     port = port or free_port()
@@ -128,6 +133,33 @@ def prefect_server(root: Path, port: int | None = None, *, ui: bool = False) -> 
         finally:
             _send_what_is_left()
             os.environ.pop("PREFECT_API_URL", None)
+
+
+def _check_given(address: str) -> None:
+    """Refuse a server that is not there; Prefect itself would show a trace of its network library.
+
+    Raises:
+        UserError: names the address and what came.
+    """
+    try:
+        with urllib.request.urlopen(f"{address}/health", timeout=ANSWER_SECONDS) as reply:
+            got = None if reply.read(5).strip() == b"true" else "an answer that is not Prefect's"
+    except urllib.error.HTTPError as error:
+        # Prefect Cloud has no such page for a workspace, and a proxy may ask who we are first:
+        # somebody is there, and what Prefect is told then is said by Prefect.
+        got = None if error.code in (401, 403, 404) else f"HTTP {error.code} {error.reason}"
+    except (OSError, ValueError, http.client.HTTPException) as error:
+        reason = getattr(error, "reason", None) or error
+        # Which certificates to trust is a setting of Prefect's.
+        got = None if isinstance(reason, ssl.SSLError) else str(reason) or type(reason).__name__
+    if got is not None:
+        raise UserError(
+            doing=f"asking the Prefect server that PREFECT_API_URL names, {address}",
+            got=got,
+            expected="a server that answers, by its API's address (it ends in /api)",
+            remedy="start that server or mend the address; unset PREFECT_API_URL and the command "
+            "starts a server of its own",
+        )
 
 
 def _send_what_is_left() -> None:
