@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -20,6 +21,7 @@ from tasks.guarded import guarded_command
 
 WARM_STAGES: Final = tuple(f"warm_start@{role}" for role in ROLES)
 STOP_SECONDS: Final = 30.0
+_UNREAD: Final = re.compile(r"'.*' (is invalid|validation failed)")
 
 
 class StageFailed(DynamicRubricError):
@@ -189,5 +191,9 @@ def _reason(text: str) -> str:
     said = [line for line in lines if line.startswith("error:")]
     if said:
         return said[-1].removeprefix("error:").strip()
+    # DVC's word about dvc.lock or dvc.yaml comes first, without a mark; the place follows it.
+    unread = [line for line in lines if _UNREAD.match(line)]
+    if unread:
+        return unread[0]
     errors = [line for line in lines if line.startswith("ERROR:")]
     return errors[0].removeprefix("ERROR:").strip() if errors else " ".join(lines[-1:])
