@@ -15,7 +15,6 @@ START_SECONDS = 180.0
 def ui(prefect_port: int = 4200, mlflow_port: int = 5000) -> int:
     """Serve both pages and print their addresses."""
     study = Study.here()
-    check_port(prefect_port, "the Prefect page")
     check_port(mlflow_port, "the MLflow page")
     prepare_store(study.root)
     log = study.work / "logs" / "mlflow-server.log"
@@ -23,7 +22,7 @@ def ui(prefect_port: int = 4200, mlflow_port: int = 5000) -> int:
     print("Starting both pages ...", flush=True)
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # `kill` ends both, as Ctrl-C does
     with (
-        prefect_server(study.root, prefect_port, ui=True),
+        prefect_server(study.root, prefect_port, ui=True) as prefect,
         running(command, log, ui_environment()) as mlflow,
     ):
         address = f"http://{LOOPBACK}:{mlflow_port}"
@@ -32,7 +31,9 @@ def ui(prefect_port: int = 4200, mlflow_port: int = 5000) -> int:
             if time.monotonic() > deadline:
                 break
             time.sleep(0.3)
-        print(f"Prefect: http://{LOOPBACK}:{prefect_port}/dashboard")
+        joined = f":{prefect_port}/" not in prefect
+        until = " (the running study's, until that ends)" if joined else ""
+        print(f"Prefect: {prefect.removesuffix('/api')}/dashboard{until}")
         print(f"MLflow:  {address}")
         print("Ctrl-C ends both.", flush=True)
         while mlflow.poll() is None:

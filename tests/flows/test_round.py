@@ -27,9 +27,10 @@ StagesRun = Callable[[str], list[str]]
 
 
 @pytest.fixture
-def no_server(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Commands of this test start a server of their own."""
+def no_server(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Commands of this test start a server of their own, in a home of their own."""
     monkeypatch.delenv("PREFECT_API_URL", raising=False)
+    monkeypatch.setenv("PREFECT_HOME", str(tmp_path / "prefect-home"))
 
 
 def ask(server: str, path: str, **body: Any) -> list[dict[str, Any]]:
