@@ -222,11 +222,20 @@ def test_launch_deadline_does_not_count_waiting_for_a_slot(run, clock, tmp_path)
 
 
 def test_launch_from_threads_never_shares_a_slot(run, tmp_path):
+    waiting: set[int] = set()
+
     def job(number: int) -> None:
-        run("jobs:overlap", {"folder": str(tmp_path)}, log_path=tmp_path / f"{number}.log")
+        def on_wait(text: str) -> None:
+            waiting.add(number)
+            if len(waiting) == 3:  # all but the one that is in there
+                (tmp_path / "others-wait").touch()
+
+        log_path = tmp_path / f"{number}.log"
+        run("jobs:overlap", {"folder": str(tmp_path)}, log_path=log_path, on_wait=on_wait)
 
     with ThreadPoolExecutor(4) as pool:
         list(pool.map(job, range(4)))
+    assert waiting
 
 
 def test_launch_after_its_host_was_killed_starts_a_new_one(run, bench, tmp_path):
