@@ -31,7 +31,14 @@ from tasks.shipping import (
     ship_study,
 )
 from tasks.study import TRACKER_PRELOAD, Study
-from tasks.tracking import default_uri, open_store, prepare_store, ui_command, ui_environment
+from tasks.tracking import (
+    default_uri,
+    open_store,
+    prepare_store,
+    tracker_page,
+    ui_command,
+    ui_environment,
+)
 
 HELPERS = Path(__file__).parents[1] / "report"
 ODD = 'Score > 90% | "quoted" ../x'
@@ -350,6 +357,23 @@ def test_ui_command_listens_on_loopback_alone(tmp_path, monkeypatch):
     assert os.environ.items() <= ui_environment().items()
     with pytest.raises(UserError, match=r"0\.0\.0\.0"):
         ui_command(tmp_path, host="0.0.0.0")
+
+
+@pytest.mark.parametrize(
+    ("uri", "page"),
+    [
+        ("http://tracker:5000", "http://tracker:5000"),
+        ("https://me:secret@tracker/mlflow", "https://tracker/mlflow"),
+        ("sqlite:////somewhere/mlflow.db", None),
+        ("", None),
+    ],
+)
+def test_tracker_page_is_a_servers_alone(tmp_path, monkeypatch, uri, page):
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", uri)
+    assert tracker_page(tmp_path) == page
+    if page is not None:
+        with pytest.raises(UserError, match=page):
+            ui_command(tmp_path)
 
 
 @pytest.fixture
