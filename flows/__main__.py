@@ -15,6 +15,7 @@ from typing import Annotated
 import typer
 
 from dynamicrubric.boundary import run_with_boundary
+from dynamicrubric.errors import UserError
 
 app = typer.Typer(
     help="Flows of a study. `ablation` runs all of it; the others are DVC's stages.",
@@ -142,16 +143,49 @@ def _with_server(run: Callable[[], None]) -> None:
 
     _settle_environment()
     with prefect_server(Path.cwd()):
-        run()
+        from tasks.prefect_runs import runs_of
+
+        with runs_of(Path.cwd()):
+            run()
+
+
+def _end_with_dvc() -> None:
+    """Have the kernel end this process with the DVC that runs it as a stage.
+
+    Raises:
+        UserError: that DVC was killed before; nobody would ever end this process.
+    """
+    from tasks.guarded import GUARDED_PID
+    from tasks.process import ancestors, die_with_parent
+
+    parent, dvc = os.getppid(), os.environ.get(GUARDED_PID)
+    # A shell may stand between. A DVC that a person started has told us nothing: then being init's
+    # child gives a killed one away, unless DVC is itself what a container runs.
+    known = int(dvc) in ancestors(os.getpid()) if dvc else parent != 1 or _is_dvc(parent)
+    if not known:
+        raise UserError(
+            doing="running a stage",
+            got="a DVC that has ended",
+            expected="the DVC that started this command",
+            remedy="run DVC again",
+        )
+    die_with_parent(parent)
+
+
+def _is_dvc(pid: int) -> bool:
+    return b"dvc" in Path(f"/proc/{pid}/cmdline").read_bytes()
 
 
 def main() -> int:
     """Run a command; errors for people become a sentence."""
-    from tasks.process import die_with_parent
 
-    if os.environ.get("DVC_ROOT"):  # DVC's child: it must not outlive a killed DVC
-        die_with_parent(os.getppid())
-    return run_with_boundary(app)
+    def run() -> int | None:
+        if os.environ.get("DVC_ROOT"):  # DVC's child: it must not outlive a killed DVC
+            _end_with_dvc()
+        code: int | None = app()
+        return code
+
+    return run_with_boundary(run)
 
 
 if __name__ == "__main__":

@@ -1,18 +1,16 @@
 """Compare the arms of a finished study: results/, the table on the console, the tracker.
 
-Command: `python -m flows.compare`, from the project's folder. It trains nothing and loads no model.
+Command: `python -m flows compare`, from the project's folder. It trains nothing and loads no model.
 """
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 
 from prefect import flow
 from rich.console import Console
 
 from dynamicrubric.config import load_config
-from dynamicrubric.errors import UserError
 from dynamicrubric.plan import load_plan
 from dynamicrubric.report import Comparison, console, write_comparison
 from tasks.shipping import log_comparison, reconcile, ship_study
@@ -38,10 +36,3 @@ def compare(root: Path = Path(), results: Path = Path("results")) -> Comparison:
     ship_study(plan, root, config)
     log_comparison(plan, found, root, config)
     return found
-
-
-if __name__ == "__main__":
-    try:
-        compare()
-    except UserError as error:
-        sys.exit(f"error: {error}")

@@ -21,7 +21,7 @@ from dynamicrubric.errors import DynamicRubricError
 from dynamicrubric.plan import ROLES
 from dynamicrubric.report import compare_arms
 from dynamicrubric.report import console as report
-from flows.planning import settle_plan
+from flows.planning import check_dvc_lock, settle_plan
 from flows.progress import Progress, shown
 from flows.services import prefect_server
 from flows.stages import stages_of
@@ -55,6 +55,7 @@ def _run(console: Console) -> None:
     # What happens is on the display and in the log files; Prefect's own lines are in its pages.
     os.environ.setdefault("PREFECT_LOGGING_HANDLERS_CONSOLE_LEVEL", "CRITICAL")
     with exclusive(study.work / "locks" / "study.lock", "the study"):
+        check_dvc_lock(study.root)
         settle_plan(study, say=console.print)
         console.print("Starting the study's Prefect server and MLflow store ...")
         with _fork_host(study), prefect_server(study.root):
@@ -78,9 +79,9 @@ def _run_stages(study: Study, console: Console) -> dict[str, State[str]]:
     # Prefect reads the server's address when it is imported, so not before the server runs.
     from flows.ablation import run_study
     from flows.dag import thread_runner
-    from tasks.prefect_runs import close_dead_runs
+    from tasks.prefect_runs import close_dead_runs, runs_of
 
-    close_dead_runs()
+    close_dead_runs(study.root)
     prepare_store(study.root)
     reconcile(study.root)
     stages = stages_of(study.plan, {role: study.warm_steps(role) for role in ROLES})
@@ -90,7 +91,7 @@ def _run_stages(study: Study, console: Console) -> dict[str, State[str]]:
         "logs in work/logs"
     )
     flow = run_study.with_options(task_runner=thread_runner(len(stages)))
-    with shown(progress, console):
+    with shown(progress, console), runs_of(study.root):
         return flow(study, stages, progress)
 
 

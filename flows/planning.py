@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
+from pathlib import Path
 
 from dynamicrubric.config import load_config
 from dynamicrubric.errors import UserError
@@ -21,6 +22,27 @@ def settle_plan(study: Study, *, say: Say) -> Plan:
         say("params.yaml has changed: cells.yaml is written anew")
     _set_aside(study, plan, say)
     return plan
+
+
+def check_dvc_lock(root: Path) -> None:
+    """Refuse a dvc.lock that DVC could not read, before it fails in every stage.
+
+    Raises:
+        UserError: names the line, and what to do after a merge.
+    """
+    path = root / "dvc.lock"
+    if not path.exists() or not path.read_bytes().strip():  # DVC starts an empty one anew
+        return
+    try:
+        load_yaml(path)
+    except UserError as error:
+        raise UserError(
+            doing="reading dvc.lock, which says what each stage was last run with",
+            got=error.got,
+            expected="the file as DVC wrote it",
+            remedy="after a merge with conflicts take a side (`git checkout --ours dvc.lock`): "
+            "stages that the other side had finished are run again; or restore it from git",
+        ) from None
 
 
 def plan_stage(study: Study) -> None:

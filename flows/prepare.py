@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from prefect import flow
 
+from dynamicrubric.errors import UserError
+from dynamicrubric.plan import ROLES
 from tasks.gpu import children_end_first
 from tasks.shared_steps import prepare, warm_start
 from tasks.study import Study
@@ -22,6 +24,16 @@ def run_warm_start(role: str) -> None:
 
     Args:
         role: `policy` or `generator`.
+
+    Raises:
+        UserError: it is neither.
     """
+    if role not in ROLES:
+        raise UserError(
+            doing="running a warm start",
+            got=repr(role),
+            expected=f"one of {', '.join(ROLES)}",
+            remedy=f"run `python -m flows warm_start {ROLES[0]}`, say",
+        )
     with children_end_first():
         warm_start(Study.here(), role)

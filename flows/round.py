@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from prefect import flow
 
+from dynamicrubric.errors import UserError
+from dynamicrubric.plan import Cell
 from flows.dag import finish, submit, thread_runner
 from tasks.evaluate_round import evaluate_round
 from tasks.gpu import children_end_first
@@ -32,9 +34,12 @@ def run_round(key: str) -> dict[str, float | None]:
 
     Args:
         key: the cell, a training round of cells.yaml.
+
+    Raises:
+        UserError: there is no such cell, or it is a start.
     """
     study = Study.here()
-    cell = study.plan.cell(key)
+    cell = _cell(study, key, training=True)
     with children_end_first(), shown_running(study, cell):
         responses = submit(sample_responses, study, cell)
         generator = submit(train_generator, study, cell, responses)
@@ -59,9 +64,12 @@ def run_start(key: str) -> dict[str, float | None]:
 
     Args:
         key: the cell, a start of cells.yaml.
+
+    Raises:
+        UserError: there is no such cell, or it is a training round.
     """
     study = Study.here()
-    cell = study.plan.cell(key)
+    cell = _cell(study, key, training=False)
     with children_end_first(), shown_running(study, cell):
         evaluation = submit(evaluate_round, study, cell, None, None)
         metrics = submit(publish_metrics, study, cell, evaluation)
@@ -69,3 +77,20 @@ def run_start(key: str) -> dict[str, float | None]:
         finish([evaluation, metrics, tracked])
         figures: dict[str, float | None] = metrics.result()
         return figures
+
+
+def _cell(study: Study, key: str, *, training: bool) -> Cell:
+    """Look a cell up; one of the other kind is refused, whose artefacts this flow would spoil."""
+    plan = study.plan
+    cell = plan.cell(key)
+    wanted, flow_name, other = (
+        (plan.cells, "round", "start") if training else (plan.starts, "start", "round")
+    )
+    if key not in wanted:
+        raise UserError(
+            doing=f"running the flow `{flow_name}`",
+            got=f"{key}, round {cell.recipe.round} of its arm",
+            expected=f"one of {', '.join(wanted)}",
+            remedy=f"run `python -m flows {other} {key}`",
+        )
+    return cell

@@ -5,22 +5,25 @@ Imports nothing of Prefect: the address has to be in the environment before Pref
 
 from __future__ import annotations
 
+import http.client
 import logging
 import os
 import signal
 import socket
+import ssl
 import subprocess
 import sys
 import time
 import urllib.error
 import urllib.request
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import Final
 
 from dynamicrubric.boundary import sentence_for
 from dynamicrubric.errors import InstrumentError, UserError
+from flows.serverhome import Place, server_place
 from tasks.guarded import guarded_command
 from tasks.logtail import last_lines
 
@@ -28,6 +31,7 @@ logger = logging.getLogger(__name__)
 
 LOOPBACK: Final = "127.0.0.1"
 START_SECONDS: Final = 180.0
+ANSWER_SECONDS: Final = 30.0  # a server on a machine full of trainings is slow, not away
 STOP_SECONDS: Final = 10.0
 FLUSH_SECONDS: Final = 5.0
 _ENVIRONMENT: Final[Mapping[str, str]] = {
@@ -98,36 +102,83 @@ def check_port(port: int, what: str) -> None:
 
 @contextmanager
 def prefect_server(root: Path, port: int | None = None, *, ui: bool = False) -> Iterator[str]:
-    """Run a Prefect server for the body, unless PREFECT_API_URL names one already.
+    """Run a Prefect server for the body, unless there is one already.
+
+    That may be one that PREFECT_API_URL names, or one of this project that is running: a study's,
+    or that of `make ui`.
 
     Args:
         root: the project's folder.
         port: where it listens; None for any free port.
-        ui: whether to serve the pages and the background services too (`make ui`).
+        ui: whether it is for the pages alone (`make ui`): with the background services, and
+            whatever PREFECT_API_URL says.
 
     Yields:
         The API's address, which is in this process's environment for the body.
 
     Raises:
-        InstrumentError: it did not start; its log is named.
+        UserError: the server that PREFECT_API_URL names does not answer, or the port is in use.
+        InstrumentError: ours did not start; its log is named.
     """
     given = os.environ.get("PREFECT_API_URL")
     if given and not ui:
+        _check_given(given)
         yield given
         return
-    port = port or free_port()
     os.environ.update(prefect_environment(root))
-    Path(os.environ["PREFECT_HOME"]).mkdir(parents=True, exist_ok=True)
-    address = f"http://{LOOPBACK}:{port}/api"
-    log = root / "work" / "logs" / "prefect-server.log"
-    with running(_server_command(port), log, _server_environment(port, ui=ui)) as server:
-        _await_health(address, server, log)
-        os.environ["PREFECT_API_URL"] = address
+    home = Path(os.environ["PREFECT_HOME"])
+    own = f"http://{LOOPBACK}:{port or free_port()}/api"
+    with server_place(home, own, _is_healthy, watch=ui) as place, ExitStack() as stack:
+        if place.ours:
+            stack.enter_context(_server(root, place, checked=port is not None, ui=ui))
+        os.environ["PREFECT_API_URL"] = place.address
         try:
-            yield address
+            yield place.address
         finally:
             _send_what_is_left()
             os.environ.pop("PREFECT_API_URL", None)
+
+
+@contextmanager
+def _server(root: Path, place: Place, *, checked: bool, ui: bool) -> Iterator[None]:
+    """Run our server for the body, and until the last command that uses it has ended."""
+    port = int(place.address.rpartition(":")[2].removesuffix("/api"))
+    if checked:
+        check_port(port, "the Prefect page")
+    log = root / "work" / "logs" / "prefect-server.log"
+    with running(_server_command(port), log, _server_environment(port, ui=ui)) as server:
+        _await_health(place.address, server, log)
+        try:
+            yield
+        finally:
+            place.wait_for_users()
+
+
+def _check_given(address: str) -> None:
+    """Refuse a server that is not there; Prefect itself would show a trace of its network library.
+
+    Raises:
+        UserError: names the address and what came.
+    """
+    try:
+        with urllib.request.urlopen(f"{address}/health", timeout=ANSWER_SECONDS) as reply:
+            got = None if reply.read(5).strip() == b"true" else "an answer that is not Prefect's"
+    except urllib.error.HTTPError as error:
+        # Prefect Cloud has no such page for a workspace, and a proxy may ask who we are first:
+        # somebody is there, and what Prefect is told then is said by Prefect.
+        got = None if error.code in (401, 403, 404) else f"HTTP {error.code} {error.reason}"
+    except (OSError, ValueError, http.client.HTTPException) as error:
+        reason = getattr(error, "reason", None) or error
+        # Which certificates to trust is a setting of Prefect's.
+        got = None if isinstance(reason, ssl.SSLError) else str(reason) or type(reason).__name__
+    if got is not None:
+        raise UserError(
+            doing=f"asking the Prefect server that PREFECT_API_URL names, {address}",
+            got=got,
+            expected="a server that answers, by its API's address (it ends in /api)",
+            remedy="start that server or mend the address; unset PREFECT_API_URL and the command "
+            "starts a server of its own",
+        )
 
 
 def _send_what_is_left() -> None:
@@ -157,7 +208,7 @@ def _server_environment(port: int, *, ui: bool) -> dict[str, str]:
         **os.environ,
         "PREFECT_SERVER_API_HOST": LOOPBACK,
         "PREFECT_SERVER_API_PORT": str(port),
-        "PREFECT_UI_ENABLED": str(ui).lower(),
+        "PREFECT_UI_ENABLED": "true",  # `make ui` during a study shows the study's server
         "PREFECT_UI_API_URL": f"http://{LOOPBACK}:{port}/api",
         "PREFECT__SERVER_WEBSERVER_ONLY": "",
     }
@@ -198,11 +249,15 @@ def signal_group(leader: int, number: signal.Signals) -> None:
 
 def _await_health(address: str, server: subprocess.Popen[bytes], log: Path) -> None:
     deadline = time.monotonic() + START_SECONDS
-    while not answers(f"{address}/health"):
+    while not _is_healthy(address):
         if server.poll() is not None or time.monotonic() > deadline:
             tail = " | ".join(last_lines(log, 3))
             raise InstrumentError(f"the Prefect server did not start; {log} ends with: {tail}")
         time.sleep(0.2)
+
+
+def _is_healthy(address: str) -> bool:
+    return answers(f"{address}/health")
 
 
 def answers(address: str) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -11,7 +12,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Final
+from typing import BinaryIO, Final
 
 from dynamicrubric.errors import DynamicRubricError
 from dynamicrubric.plan import ROLES, Cell, Plan
@@ -20,6 +21,7 @@ from tasks.guarded import guarded_command
 
 WARM_STAGES: Final = tuple(f"warm_start@{role}" for role in ROLES)
 STOP_SECONDS: Final = 30.0
+_UNREAD: Final = re.compile(r"'.*' (is invalid|validation failed)")
 
 
 class StageFailed(DynamicRubricError):
@@ -116,6 +118,7 @@ class StageRunner:
         self._slots = Slots(slots)
         self._running: set[subprocess.Popen[bytes]] = set()
         self._stopped = False
+        self._starting = threading.Lock()  # a process is in `_running` before `stop` looks
 
     def run(self, stage: Stage, on_start: Callable[[], None]) -> bool:
         """Run one stage and return whether it did anything.
@@ -131,6 +134,21 @@ class StageRunner:
         log.parent.mkdir(parents=True, exist_ok=True)
         command = [sys.executable, "-m", "dvc", "--wait-for-lock", "repro", "-s", stage.name]
         with self._slots.held(stage.steps_ahead), log.open("wb") as stream:
+            process = self._start(stage, command, stream)
+            on_start()
+            code = process.wait()
+            self._running.discard(process)
+        text = log.read_text(encoding="utf-8", errors="replace")
+        if code:
+            raise StageFailed(
+                f"{stage.name} failed: {_reason(text)} (log: {log.relative_to(self._root)})"
+            )
+        return "Running stage" in text
+
+    def _start(
+        self, stage: Stage, command: Sequence[str], stream: BinaryIO
+    ) -> subprocess.Popen[bytes]:
+        with self._starting:
             if self._stopped:
                 raise StageFailed(f"{stage.name} was not started: the study is stopping")
             process = subprocess.Popen(
@@ -143,15 +161,7 @@ class StageRunner:
                 start_new_session=True,
             )
             self._running.add(process)
-            on_start()
-            code = process.wait()
-            self._running.discard(process)
-        text = log.read_text(encoding="utf-8", errors="replace")
-        if code:
-            raise StageFailed(
-                f"{stage.name} failed: {_reason(text)} (log: {log.relative_to(self._root)})"
-            )
-        return "Running stage" in text
+        return process
 
     def log_of(self, stage: Stage) -> Path:
         """Return the file that holds what DVC and the stage's command print.
@@ -163,10 +173,12 @@ class StageRunner:
 
     def stop(self) -> None:
         """End all running stages: first their commands, which end their GPU work, then DVC."""
-        self._stopped = True
-        for process in list(self._running):
+        with self._starting:
+            self._stopped = True
+            running = list(self._running)
+        for process in running:
             signal_group(process.pid, signal.SIGTERM)
-        for process in list(self._running):
+        for process in running:
             try:
                 process.wait(STOP_SECONDS)
             except subprocess.TimeoutExpired:
@@ -179,5 +191,9 @@ def _reason(text: str) -> str:
     said = [line for line in lines if line.startswith("error:")]
     if said:
         return said[-1].removeprefix("error:").strip()
+    # DVC's word about dvc.lock or dvc.yaml comes first, without a mark; the place follows it.
+    unread = [line for line in lines if _UNREAD.match(line)]
+    if unread:
+        return unread[0]
     errors = [line for line in lines if line.startswith("ERROR:")]
     return errors[0].removeprefix("ERROR:").strip() if errors else " ".join(lines[-1:])

@@ -1,7 +1,8 @@
 """Run a command that ends with its parent: `python -m tasks.guarded PARENT_PID COMMAND ...`.
 
 The kernel's parent-death signal survives the exec, so a server or a DVC run that we start is ended
-even when we are killed outright.
+even when we are killed outright. The command finds its own pid in its environment and hands it
+down, so that what it starts can tell whether it is still there.
 """
 
 from __future__ import annotations
@@ -9,8 +10,11 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Sequence
+from typing import Final
 
 from tasks.process import die_with_parent
+
+GUARDED_PID: Final = "DYNAMICRUBRIC_GUARDED_PID"
 
 
 def guarded_command(command: Sequence[str]) -> list[str]:
@@ -21,6 +25,7 @@ def guarded_command(command: Sequence[str]) -> list[str]:
 def main(arguments: Sequence[str]) -> None:
     """Arm the parent-death signal and become the command."""
     die_with_parent(int(arguments[0]))
+    os.environ[GUARDED_PID] = str(os.getpid())  # the command's as well: exec keeps it
     os.execvp(arguments[1], list(arguments[1:]))
 
 

@@ -181,7 +181,7 @@ def exclusive(path: Path, what: str) -> Iterator[HeldLock]:
     Raises:
         UserError: another process holds it (it is named), or the file cannot be written.
     """
-    held = _lock(path)
+    held = try_exclusive(path, what)
     if held is None:
         raise UserError(
             doing=f"starting {what}",
@@ -190,8 +190,23 @@ def exclusive(path: Path, what: str) -> Iterator[HeldLock]:
             remedy="wait until it ends, or stop it, then run the same command again",
         )
     with held:
-        held._write(Lease.mine(what))
         yield held
+
+
+def try_exclusive(path: Path, what: str) -> HeldLock | None:
+    """Take the lock file `path`; None if somebody else holds it.
+
+    Raises:
+        UserError: the file cannot be written.
+    """
+    held = _lock(path)
+    if held is not None:
+        try:
+            held._write(Lease.mine(what))
+        except BaseException:
+            held.release()
+            raise
+    return held
 
 
 def read_lease(path: Path) -> Lease | None:

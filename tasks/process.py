@@ -6,6 +6,7 @@ import ctypes
 import functools
 import os
 import signal
+from collections.abc import Iterator
 from pathlib import Path
 
 _PR_SET_PDEATHSIG = 1
@@ -39,6 +40,15 @@ def start_ticks(pid: int) -> int | None:
     """
     fields = _stat_fields(pid)
     return int(fields[19]) if fields else None
+
+
+def ancestors(pid: int) -> Iterator[int]:
+    """Yield the parent of `pid`, its parent, and so on."""
+    while fields := _stat_fields(pid):
+        pid = int(fields[1])
+        if pid == 0:
+            return
+        yield pid
 
 
 def session_members(session: int) -> list[int]:

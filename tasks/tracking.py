@@ -21,6 +21,7 @@ from contextlib import closing, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, Literal, TypeVar
+from urllib.parse import urlsplit
 
 from dynamicrubric.errors import UserError
 from tasks.locks import SlotLock
@@ -105,6 +106,17 @@ def prepare_store(root: Path) -> TrackingOutcome:
 def default_uri(root: Path) -> str:
     """Return where runs go: MLFLOW_TRACKING_URI, or a SQLite file in the project's work folder."""
     return os.environ.get("MLFLOW_TRACKING_URI") or _own_uri(root)
+
+
+def tracker_page(root: Path) -> str | None:
+    """Return where a tracking server shows its pages; None if the store is a local file.
+
+    What an address says of a user and a password is left out.
+    """
+    parts = urlsplit(default_uri(root))
+    if parts.scheme not in ("http", "https"):
+        return None
+    return parts._replace(netloc=parts.netloc.rpartition("@")[2]).geturl()
 
 
 @dataclass(frozen=True)
@@ -307,8 +319,16 @@ def ui_command(root: Path, *, host: str = "127.0.0.1", port: int = 5000) -> list
     """Return the command of a small web server for the store; run it with `ui_environment()`.
 
     Raises:
-        UserError: the address is not loopback: this server asks nobody for a password.
+        UserError: the address is not loopback: this server asks nobody for a password. Or the store
+            is a server's, which has pages of its own.
     """
+    if (page := tracker_page(root)) is not None:
+        raise UserError(
+            doing="starting the MLflow page",
+            got=f"the tracking server {page}",
+            expected="a store in a file",
+            remedy="look at that server's own pages",
+        )
     if host not in LOOPBACK:
         raise UserError(
             doing="starting the MLflow page",

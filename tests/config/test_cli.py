@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import errno
 import os
+import resource
 import shutil
 import sqlite3
 import subprocess
 import sys
-import time
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -78,13 +78,18 @@ def test_cli_bad_params_are_refused_in_one_sentence_and_nothing_is_written(
     assert {path: path.read_bytes() for path in project.rglob("*")} == before
 
 
+def _seconds_of_children() -> float:
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return used.ru_utime + used.ru_stime
+
+
 def test_cli_refusal_takes_less_than_two_seconds(project: Path) -> None:
     edit(project, "rounds: 3", "rounds: 0")
     seconds = []
-    for _ in range(3):  # the best of three: other work on the machine is not what is measured
-        started = time.perf_counter()
+    for _ in range(3):  # processor time: other work on the machine is not what is measured
+        before = _seconds_of_children()
         dynamicrubric("validate", cwd=project)
-        seconds.append(time.perf_counter() - started)
+        seconds.append(_seconds_of_children() - before)
     assert min(seconds) < 2.0
 
 

@@ -13,7 +13,7 @@ from dynamicrubric.config import load_config
 from dynamicrubric.errors import UserError
 from dynamicrubric.plan import expand, write_plan
 from dynamicrubric.yamlio import dump_yaml, load_yaml
-from flows.planning import plan_stage, settle_plan
+from flows.planning import check_dvc_lock, plan_stage, settle_plan
 from tasks.study import Study
 
 PARAMS = Path(__file__).with_name("params.yaml")
@@ -108,3 +108,35 @@ def test_folders_of_cells_that_are_gone_are_set_aside_and_kept(study: Study) -> 
         (runs / "retired-s1-r1").mkdir()
         assert (study.work / "retired" / "retired-s1-r1" / "metrics.json").is_file()
         assert len(list((study.work / "retired").iterdir())) == number
+
+
+LOCK = "schema: '2.0'\nstages:\n  plan:\n    cmd: python -m flows plan\n"
+CONFLICTED = LOCK.replace("  plan:\n", "<<<<<<< ours\n  plan:\n=======\n  plan:\n>>>>>>> theirs\n")
+
+
+@pytest.mark.parametrize("text", [CONFLICTED, "stages: [", "- a list", LOCK + LOCK])
+def test_dvc_lock_that_cannot_be_read_is_named_with_what_to_do(tmp_path: Path, text: str) -> None:
+    (tmp_path / "dvc.lock").write_text(text)
+    with pytest.raises(UserError, match=r"dvc\.lock") as caught:
+        check_dvc_lock(tmp_path)
+    assert "git checkout --ours" in str(caught.value)
+
+
+@pytest.mark.parametrize("text", [LOCK, "", None])
+def test_dvc_lock_that_dvc_reads_passes(tmp_path: Path, text: str | None) -> None:
+    if text is not None:
+        (tmp_path / "dvc.lock").write_text(text)
+    check_dvc_lock(tmp_path)
+
+
+def test_ablation_with_a_conflicted_dvc_lock_starts_nothing(
+    study: Study, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from flows import driver
+
+    (study.root / "dvc.lock").write_text(CONFLICTED)
+    monkeypatch.chdir(study.root)
+    monkeypatch.setattr(driver, "prefect_server", lambda root: pytest.fail("a server was started"))
+    monkeypatch.setattr(driver, "shared_host", lambda *a: pytest.fail("a host was started"))
+    with pytest.raises(UserError, match=r"dvc\.lock"):
+        driver.run_ablation()

@@ -27,9 +27,10 @@ StagesRun = Callable[[str], list[str]]
 
 
 @pytest.fixture
-def no_server(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Commands of this test start a server of their own."""
+def no_server(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Commands of this test start a server of their own, in a home of their own."""
     monkeypatch.delenv("PREFECT_API_URL", raising=False)
+    monkeypatch.setenv("PREFECT_HOME", str(tmp_path / "prefect-home"))
 
 
 def ask(server: str, path: str, **body: Any) -> list[dict[str, Any]]:
@@ -140,25 +141,40 @@ def test_round_shows_every_task_run_and_its_logs_in_prefect(finished, server: st
     assert any("step 24/24" in line["message"] for line in logs)
 
 
-def test_policy_training_killed_outright_goes_on_and_ends_with_the_same_content(
-    prepared, finished, tmp_path: Path, wait: Wait
-) -> None:
-    project = prepared.copy(tmp_path / "project")
+def kill_in_policy_training(project: Any, wait: Wait) -> bool:
+    """Start a round and kill it half-way in the policy's training; False if that came too late."""
     process = project.start(sys.executable, "-m", "flows", "round", CELL)
     steps = project.root / "work" / "steps"
+    policy = project.root / FOLDER / "policy"
 
     def half_way() -> bool:
-        assert process.poll() is None, process.communicate()[0]
-        marks = list(steps.glob("*/checkpoints/checkpoint-*/complete.json"))
-        policy = (project.root / FOLDER / "generator" / "record.json").is_file()
-        return policy and any(int(m.parent.name.split("-")[1]) >= 6 for m in marks)
+        if process.poll() is not None or policy.exists():
+            return True
+        try:
+            marks = list(steps.glob("*/checkpoints/checkpoint-*/complete.json"))
+        except FileNotFoundError:  # the step removes old checkpoints meanwhile
+            return False
+        # The generator takes 3 steps, so these are the policy's.
+        return any(int(mark.parent.name.split("-")[1]) >= 6 for mark in marks)
 
     try:
         wait(half_way, "a checkpoint of the policy's training")
     finally:
         os.killpg(process.pid, signal.SIGKILL)
-        process.communicate()
-    assert not (project.root / FOLDER / "policy").exists(), "it was finished before the kill"
+        text = process.communicate()[0]
+    assert process.returncode in (0, -signal.SIGKILL), text
+    return not policy.exists()
+
+
+def test_policy_training_killed_outright_goes_on_and_ends_with_the_same_content(
+    prepared, finished, tmp_path: Path, wait: Wait
+) -> None:
+    for attempt in range(3):  # a machine that is busy elsewhere may let us look too late
+        project = prepared.copy(tmp_path / f"project-{attempt}")
+        if kill_in_policy_training(project, wait):
+            break
+    else:
+        pytest.fail("the training ended before the kill, three times")
     generator = project.files(f"{FOLDER}/generator")
 
     project.flow("round", CELL)

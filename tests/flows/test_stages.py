@@ -79,6 +79,13 @@ def test_steps_of_a_cell_are_those_of_what_it_trains(plan: Plan) -> None:
         ("noise\nerror: the disk is full.\nERROR: failed to reproduce\n", "the disk is full."),
         ("error: first\nerror: second\n", "second"),
         ("ERROR: failed to run: python\nERROR: more\n", "failed to run: python"),
+        (
+            "'./dvc.lock' is invalid (possible merge conflicts).\n\nWhile scanning a simple key\n"
+            "  3 <<<<<<< HEAD\n\nCould not find expected ':', in line 4\n  4   plan:\n",
+            "'./dvc.lock' is invalid (possible merge conflicts).",
+        ),
+        ("'./dvc.lock' validation failed.\n\nx\n", "'./dvc.lock' validation failed."),
+        ("'./dvc.lock' is invalid.\nerror: ours\n", "ours"),
         ("noise\nlast words\n\n", "last words"),
         ("", ""),
     ],

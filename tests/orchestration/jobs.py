@@ -98,11 +98,12 @@ def die_leaving_grandchild(grandchild_path: str) -> None:
 
 
 def overlap(folder: str) -> None:
-    """Fail if another job is in here at the same time."""
+    """Fail if another job is in here at the same time; stay until the others are said to wait."""
     inside = Path(folder) / "inside"
     inside.touch(exist_ok=False)
-    for _ in range(50):
-        os.sched_yield()
+    give_up = time.monotonic() + 30.0
+    while not (Path(folder) / "others-wait").exists() and time.monotonic() < give_up:
+        time.sleep(0.01)
     inside.unlink()
 
 

@@ -8,6 +8,7 @@ import sys
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -39,6 +40,38 @@ def run(bench, tmp_path):
 def hosts():
     yield
     gpu.close_hosts()
+
+
+class Clock:
+    """The launcher's clock: real time, and what a test adds to it."""
+
+    def __init__(self) -> None:
+        self.ahead = 0.0
+
+    def monotonic(self) -> float:
+        return time.monotonic() + self.ahead
+
+
+@pytest.fixture
+def clock(monkeypatch):
+    clock = Clock()
+    monkeypatch.setattr(gpu, "time", clock)
+    return clock
+
+
+@contextmanager
+def deadline_passes_at(clock, bench, *announcements):
+    """Let 1000 s pass as soon as a job's processes have said that they run."""
+
+    def watch() -> None:
+        for path in announcements:
+            bench.pid_in(path)
+        clock.ahead = 1000.0
+
+    thread = threading.Thread(target=watch)
+    thread.start()
+    yield
+    thread.join()
 
 
 LAUNCHER = """
@@ -203,18 +236,19 @@ def test_launch_number_of_devices_has_to_match_the_slots(run):
 
 
 @pytest.mark.parametrize("job", ["sleep_natively", "sleep_deaf_to_sigterm"])
-def test_launch_deadline_ends_blocking_work_and_leaves_no_process(run, bench, tmp_path, job):
-    started = time.monotonic()
-    with pytest.raises(StepTimedOut, match="deadline of 1 s"):
-        run(f"jobs:{job}", {"pid_path": str(tmp_path / "pid")}, deadline_seconds=1.0)
-    assert time.monotonic() - started < 20
+def test_launch_deadline_ends_blocking_work_and_leaves_no_process(run, bench, clock, tmp_path, job):
+    with (
+        deadline_passes_at(clock, bench, tmp_path / "pid"),
+        pytest.raises(StepTimedOut, match="deadline of 60 s"),
+    ):
+        run(f"jobs:{job}", {"pid_path": str(tmp_path / "pid")})
     assert not bench.alive(bench.pid_in(tmp_path / "pid"))
 
 
-def test_launch_deadline_ends_grandchildren_too(run, bench, tmp_path):
+def test_launch_deadline_ends_grandchildren_too(run, bench, clock, tmp_path):
     paths = {"pid_path": str(tmp_path / "pid"), "grandchild_path": str(tmp_path / "grandchild")}
-    with pytest.raises(StepTimedOut):
-        run("jobs:sleep_with_grandchild", paths, deadline_seconds=1.0)
+    with deadline_passes_at(clock, bench, *map(Path, paths.values())), pytest.raises(StepTimedOut):
+        run("jobs:sleep_with_grandchild", paths)
     assert not bench.alive(bench.pid_in(tmp_path / "grandchild"))
 
 
@@ -224,29 +258,34 @@ def test_launch_crash_ends_what_the_job_left_running(run, bench, tmp_path):
     assert not bench.alive(bench.pid_in(tmp_path / "grandchild"))
 
 
-def test_launch_deadline_does_not_count_waiting_for_a_slot(run, tmp_path):
+def test_launch_deadline_does_not_count_waiting_for_a_slot(run, clock, tmp_path):
     held = SlotLock(tmp_path / "slots", 1).acquire("another cell")
     told: list[str] = []
 
     def release_later(text: str) -> None:
         told.append(text)
-        threading.Timer(1.5, held.release).start()
+        clock.ahead = 1000.0
+        threading.Timer(0.6, held.release).start()  # the launcher looks at its clock meanwhile
 
-    run(
-        "jobs:write_file",
-        {"path": str(tmp_path / "out"), "text": ""},
-        deadline_seconds=1.0,
-        on_wait=release_later,
-    )
+    run("jobs:write_file", {"path": str(tmp_path / "out"), "text": ""}, on_wait=release_later)
     assert f"another cell (process {os.getpid()}) since" in told[0]
 
 
 def test_launch_from_threads_never_shares_a_slot(run, tmp_path):
+    waiting: set[int] = set()
+
     def job(number: int) -> None:
-        run("jobs:overlap", {"folder": str(tmp_path)}, log_path=tmp_path / f"{number}.log")
+        def on_wait(text: str) -> None:
+            waiting.add(number)
+            if len(waiting) == 3:  # all but the one that is in there
+                (tmp_path / "others-wait").touch()
+
+        log_path = tmp_path / f"{number}.log"
+        run("jobs:overlap", {"folder": str(tmp_path)}, log_path=log_path, on_wait=on_wait)
 
     with ThreadPoolExecutor(4) as pool:
         list(pool.map(job, range(4)))
+    assert waiting
 
 
 def test_launch_after_its_host_was_killed_starts_a_new_one(run, bench, tmp_path):

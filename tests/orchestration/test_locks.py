@@ -70,16 +70,21 @@ def test_slot_lock_with_two_slots_gives_both_then_waits(bench, tmp_path):
 
 def test_slot_lock_excludes_threads_of_one_process(tmp_path):
     locks, inside, most = SlotLock(tmp_path, 1), [], []
+    told = [threading.Event() for _ in range(4)]
 
-    def work() -> None:
-        with locks.acquire("thread"):
+    def work(waits: threading.Event) -> None:
+        with locks.acquire("thread", on_wait=lambda text: waits.set()):
             inside.append(1)
             most.append(len(inside))
+            threading.Event().wait(0.05)
             inside.pop()
 
-    threads = [threading.Thread(target=work) for _ in range(4)]
-    for thread in threads:
-        thread.start()
+    threads = [threading.Thread(target=work, args=(waits,)) for waits in told]
+    with locks.acquire("the first"):
+        for thread in threads:
+            thread.start()
+        assert all(waits.wait(30) for waits in told)
+        assert most == []
     for thread in threads:
         thread.join(30)
     assert most == [1, 1, 1, 1]

@@ -7,6 +7,7 @@ import signal
 import socket
 import stat
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 
@@ -71,11 +72,14 @@ def study(bench, tmp_path):
     """A driver with two cells, each with a job that has a child: (driver, host, cells, jobs)."""
     driver = bench.python(DRIVER, CELL, tmp_path)
     jobs = [bench.pid_in(tmp_path / name) for name in ("a", "b", "a-grandchild", "b-grandchild")]
-    host, *cells = map(int, (tmp_path / "pids").read_text().split())
+    pids = tmp_path / "pids"
+    bench.wait_for(pids.exists, "the pids of host and cells")
+    host, *cells = map(int, pids.read_text().split())
     yield driver, host, cells, jobs
     for pid in [*cells, host]:
         if bench.alive(pid):
-            os.kill(pid, signal.SIGKILL)
+            with suppress(ProcessLookupError):  # it may end in between
+                os.kill(pid, signal.SIGKILL)
 
 
 def parent_of(facts: Path) -> int:

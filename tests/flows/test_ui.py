@@ -1,0 +1,79 @@
+"""The pages: what is served here, and what is shown where it is."""
+
+from __future__ import annotations
+
+import signal
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from flows import ui as pages
+
+PREFECT = "http://127.0.0.1:4200/api"
+
+
+class Server:
+    """Stands for MLflow's server: it goes on."""
+
+    def poll(self) -> None: ...
+
+
+@pytest.fixture
+def commands(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[list[str]]:
+    """A project whose servers are not started; returns the commands that would be run."""
+    found: list[list[str]] = []
+
+    @contextmanager
+    def running(command: list[str], *rest: object) -> Iterator[Any]:
+        found.append(command)
+        yield Server()
+
+    def interrupt(seconds: float) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)
+    monkeypatch.setattr(pages, "running", running)
+    monkeypatch.setattr(pages, "answers", lambda address: True)
+    monkeypatch.setattr(pages, "prepare_store", lambda root: None)
+    monkeypatch.setattr(pages, "prefect_server", lambda *a, **k: nullcontext(PREFECT))
+    monkeypatch.setattr(signal, "signal", lambda *a: None)
+    monkeypatch.setattr(time, "sleep", interrupt)
+    return found
+
+
+def test_ui_of_a_local_store_serves_both(
+    commands: list[list[str]], capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(KeyboardInterrupt):
+        pages.ui(4200, 5005)
+    assert len(commands) == 1
+    said = capsys.readouterr().out
+    assert "http://127.0.0.1:4200/dashboard\n" in said
+    assert "http://127.0.0.1:5005\n" in said
+
+
+def test_ui_of_a_tracking_server_shows_its_address_and_serves_no_second(
+    commands: list[list[str]],
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", "http://tracker:5000")
+    with pytest.raises(KeyboardInterrupt):
+        pages.ui(4200, 5005)
+    assert commands == []
+    said = capsys.readouterr().out
+    assert "MLflow:  http://tracker:5000\n" in said
+    assert "5005" not in said
+
+
+def test_ui_during_a_study_says_whose_prefect_page_it_is(
+    commands: list[list[str]], capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(KeyboardInterrupt):
+        pages.ui(4300, 5005)
+    assert "http://127.0.0.1:4200/dashboard (the running study's" in capsys.readouterr().out
