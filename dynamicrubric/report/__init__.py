@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Final
 
 from dynamicrubric.plan import Plan
-from dynamicrubric.report.differences import TABLES, Difference, paired_differences
+from dynamicrubric.report.differences import TABLES, Difference, corrected, paired_differences
 from dynamicrubric.report.outcomes import (
     Outcome,
     OutcomeTable,
@@ -47,7 +47,7 @@ class Comparison:
 
     Attributes:
         outcomes: every figure.
-        differences: the first arm against each other one.
+        differences: the first arm against each other one, p-values corrected over all of them.
         questions: the question of each arm.
         files: metrics.csv, table.md, study.png, study.svg.
     """
@@ -66,10 +66,12 @@ def compare_arms(plan: Plan, questions: Mapping[str, str], root: Path) -> Compar
     """
     outcomes = collect_outcomes(plan, root)
     arm = FIRST_CHOICE if FIRST_CHOICE in outcomes.arms else outcomes.arms[0]
-    differences = tuple(
-        found
-        for metric in TABLES
-        for found in paired_differences(plan, root, arm=arm, metric=metric)
+    differences = corrected(
+        [
+            found
+            for metric in TABLES
+            for found in paired_differences(plan, root, arm=arm, metric=metric)
+        ]
     )
     return Comparison(outcomes, differences, dict(questions))
 

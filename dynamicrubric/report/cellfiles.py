@@ -25,9 +25,14 @@ METRICS_FILE: Final = "metrics.json"
 CELL_FILE: Final = "cell.json"
 """An out of the cell's stage, beside the artefacts: which cell and which artefacts they are."""
 TRAINING_LOG: Final = "training_log.jsonl"
+GAP_PARTS: Final = ("delta_gap", "r_disc", "r_dir", "r_cov")
+ORDER_METRICS: Final = ("rank_accuracy", "tie_rate")
+SET_METRICS: Final = (*GAP_PARTS, *ORDER_METRICS, "valid_rubric_rate", "items_per_rubric")
+"""Figures that count response sets, those of one tuple the same ones."""
 IDENTITY_TOLERANCE: Final = 1e-9
 RUN_IT: Final = "run `dvc repro`, or `dvc pull` if the study was finished elsewhere"
-_REMEDY: Final = "restore it with `dvc checkout`, or remove the folder and run the study again"
+COUNT_TOLERANCE: Final = 1e-6
+REMEDY: Final = "restore it with `dvc checkout`, or remove the folder and run the study again"
 
 
 @dataclass(frozen=True)
@@ -104,7 +109,7 @@ class CellFiles:
         expected = "a file that its record names" if facts is None else str(facts["sha256"])
         got = _sha256(path)
         if facts is None or got != facts["sha256"]:
-            raise UserError(doing=f"reading {path}", got=got, expected=expected, remedy=_REMEDY)
+            raise UserError(doing=f"reading {path}", got=got, expected=expected, remedy=REMEDY)
         return path
 
     def round_metrics(self) -> dict[str, Measured]:
@@ -112,7 +117,7 @@ class CellFiles:
 
         Raises:
             UserError: a metric is missing, unknown, out of bounds, or its counts are impossible;
-                or the four parts of the gap do not add up.
+                or an identity between figures does not hold.
         """
         path = self.file(EVALUATION, METRICS_FILE)
         stored = json.loads(path.read_text(encoding="utf-8"))["metrics"]
@@ -128,7 +133,8 @@ class CellFiles:
         found["seconds"] = Measured(self.seconds, len(self.records), len(self.records))
         for name, measured in found.items():
             _check_measured(path, name, measured)
-        _check_identity(path, found, self.cell.recipe.responses_per_set)
+        _check_gap(path, found, self.cell.recipe.responses_per_set)
+        _check_sets(path, found)
         return found
 
     def training_steps(self) -> tuple[TrainingStep, ...]:
@@ -229,9 +235,9 @@ def _check_measured(path: Path, name: str, measured: Measured) -> None:
         raise _fault(path, f"{name} = {value}", f"a number from {metric.low} to {metric.high}")
 
 
-def _check_identity(path: Path, found: Mapping[str, Measured], set_size: int) -> None:
+def _check_gap(path: Path, found: Mapping[str, Measured], set_size: int) -> None:
     """Check Delta_gap = c_K R_disc - 2 R_dir - R_cov, exact for means over the same sets."""
-    parts = [found[name].value for name in ("delta_gap", "r_disc", "r_dir", "r_cov")]
+    parts = [found[name].value for name in GAP_PARTS]
     if any(part is None for part in parts):
         return
     gap, disc, misdirected, uncovered = (float(part) for part in parts if part is not None)
@@ -245,8 +251,36 @@ def _check_identity(path: Path, found: Mapping[str, Measured], set_size: int) ->
         )
 
 
+def _check_sets(path: Path, found: Mapping[str, Measured]) -> None:
+    """Check counts and bounds that bind figures of the same response sets to each other."""
+    totals = {name: found[name].n_total for name in SET_METRICS}
+    if len(set(totals.values())) > 1:
+        raise _fault(path, f"sets by figure: {totals}", "one number of response sets")
+    for names in (GAP_PARTS, ORDER_METRICS):
+        scored = {name: found[name].n_scored for name in names}
+        if len(set(scored.values())) > 1:
+            raise _fault(path, f"scored sets by figure: {scored}", "the same sets for each")
+    valid, gap = found["items_per_rubric"].n_scored, found["delta_gap"].n_scored
+    if gap > valid:
+        raise _fault(path, f"a gap for {gap} sets with {valid} valid rubrics", "no gap without one")
+    rate = found["valid_rubric_rate"]
+    if rate.value is not None and abs(rate.value * rate.n_total - valid) > COUNT_TOLERANCE:
+        raise _fault(
+            path, f"{valid} valid rubrics at a rate of {rate.value}", "rate x sets = valid"
+        )
+    accuracy, ties = (found[name].value for name in ORDER_METRICS)
+    if accuracy is not None and ties is not None:
+        low, high = ties / 2, 1 - ties / 2
+        if not low - IDENTITY_TOLERANCE <= accuracy <= high + IDENTITY_TOLERANCE:
+            raise _fault(
+                path,
+                f"rank_accuracy = {accuracy:.9g} with tie_rate = {ties:.9g}",
+                f"a number from {low:.9g} to {high:.9g}: ties count half",
+            )
+
+
 def _fault(path: Path, got: str, expected: str) -> UserError:
-    return UserError(doing=f"reading {path}", got=got, expected=expected, remedy=_REMEDY)
+    return UserError(doing=f"reading {path}", got=got, expected=expected, remedy=REMEDY)
 
 
 def _sha256(path: Path) -> str:

@@ -2,43 +2,74 @@
 
 Arms answer the same held-out prompts, so they are compared prompt by prompt: first the mean within
 each prompt (its sets and samples are not independent of each other), then the difference, then the
-mean over prompts. Seeds are an outer level: with three or more of them the standard error is that
-of the seeds' differences. Nothing here is called significant; the counts are printed instead.
+mean over prompts, then over seeds. `dynamicrubric.stats` says how sure that mean is; here is what
+it is computed from. Nothing is called significant; intervals and counts are printed instead.
 """
 
 from __future__ import annotations
 
 import math
 import statistics
-from collections import defaultdict
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Final
 
 from dynamicrubric.errors import UserError
 from dynamicrubric.plan import Plan
-from dynamicrubric.report.cellfiles import EVALUATION, load_cell
+from dynamicrubric.report.cellfiles import EVALUATION, METRICS_FILE, REMEDY, Measured, load_cell
+from dynamicrubric.stats import (
+    MIN_PROMPTS,
+    MIN_SEEDS,
+    Estimate,
+    Paired,
+    PromptValues,
+    estimate,
+    holm,
+    prompt_means,
+)
+from dynamicrubric.types import Mean, mean_of
 
-MIN_PROMPTS: Final = 20
-MIN_SEEDS: Final = 3
 TABLES: Final[Mapping[str, str]] = {
     "true_quality": "responses.parquet",
     "delta_gap": "rubrics.parquet",
 }
 """Metrics that are compared, and the evaluation table with their values by prompt."""
-PromptValues = Mapping[str, float | None]
+_TOLERANCE: Final = 1e-9
+
+
+@dataclass(frozen=True)
+class ArmValues:
+    """What one arm measured with one seed.
+
+    Attributes:
+        by_prompt: mean by prompt id, None where nothing was scored.
+        rows: the mean over rows of the table, with its counts.
+    """
+
+    by_prompt: PromptValues
+    rows: Measured
 
 
 @dataclass(frozen=True)
 class SeedDifference:
-    """One arm minus another with one seed, over the prompts that both have a value for."""
+    """One arm minus another with one seed, over the prompts that both have a value for.
+
+    Attributes:
+        seed: the seed.
+        mean: mean over those prompts, None if there are none.
+        standard_error: over those prompts; None with fewer than `MIN_PROMPTS` of them.
+        n_prompts: how many prompts both arms scored.
+        n_prompts_total: of how many.
+        by_prompt: the difference of each prompt, None unless both arms scored it.
+    """
 
     seed: int
     mean: float | None
     standard_error: float | None
     n_prompts: int
     n_prompts_total: int
+    by_prompt: PromptValues = field(repr=False)
 
 
 @dataclass(frozen=True)
@@ -49,11 +80,16 @@ class Difference:
         metric: what is compared.
         arm: the arm whose advantage is positive.
         other: the arm it is compared to.
-        by_seed: the paired difference of each seed.
+        by_seed: the paired difference of each seed that both arms were run with.
         mean: mean over seeds, None if a seed has none.
         standard_error: over seeds with three or more of them; with one seed over prompts; else
             None.
         note: what the standard error is over, or why there is none.
+        estimate: interval, test and effect size of the mean.
+        rows: (scored, all) rows of the arm's tables, summed over the seeds.
+        other_rows: the same of the other arm.
+        unpaired_seeds: seeds of one of the two arms alone, left out of the comparison, by arm.
+        p_corrected: p-value after Holm's correction over the table, see `corrected`.
     """
 
     metric: str
@@ -63,6 +99,11 @@ class Difference:
     mean: float | None
     standard_error: float | None
     note: str
+    estimate: Estimate
+    rows: tuple[int, int]
+    other_rows: tuple[int, int]
+    unpaired_seeds: Mapping[str, tuple[int, ...]]
+    p_corrected: float | None = None
 
 
 def paired_differences(
@@ -77,21 +118,21 @@ def paired_differences(
         metric: a key of `TABLES`.
 
     Raises:
-        UserError: a cell is missing, or two arms were measured on different prompts.
+        UserError: a cell is missing, two arms were measured on different prompts, or a cell's table
+            does not give the cell's figure.
     """
-    seeds = tuple(dict.fromkeys(seed for _, seed in plan.paths))
     others = [name for name in dict.fromkeys(name for name, _ in plan.paths) if name != arm]
-    values = {
-        place: _prompt_values(plan, root, keys[-1], metric) for place, keys in plan.paths.items()
-    }
+    values: dict[str, dict[int, ArmValues]] = {}
+    for (name, seed), keys in plan.paths.items():
+        values.setdefault(name, {})[seed] = _arm_values(plan, root, keys[-1], metric)
+    return tuple(_compare(metric, (arm, values[arm]), (name, values[name])) for name in others)
+
+
+def corrected(differences: Sequence[Difference]) -> tuple[Difference, ...]:
+    """Return the comparisons of one table with Holm's correction over all of them."""
+    p_values = holm([found.estimate.p_value for found in differences])
     return tuple(
-        _over_seeds(
-            metric,
-            arm,
-            other,
-            [pair(seed, values[(arm, seed)], values[(other, seed)]) for seed in seeds],
-        )
-        for other in others
+        replace(found, p_corrected=p) for found, p in zip(differences, p_values, strict=True)
     )
 
 
@@ -117,47 +158,104 @@ def pair(seed: int, first: PromptValues, second: PromptValues) -> SeedDifference
             expected="the same prompts for every arm",
             remedy="run `dvc repro`: the two evaluations come from different data",
         )
-    gaps = [
-        one - two
+    by_prompt = {
+        prompt: None if one is None or (two := second[prompt]) is None else one - two
         for prompt, one in first.items()
-        if one is not None and (two := second[prompt]) is not None
-    ]
+    }
+    gaps = [gap for gap in by_prompt.values() if gap is not None]
     mean = statistics.fmean(gaps) if gaps else None
     error = _standard_error(gaps) if len(gaps) >= MIN_PROMPTS else None
-    return SeedDifference(seed, mean, error, len(gaps), len(first))
+    return SeedDifference(seed, mean, error, len(gaps), len(first), by_prompt)
 
 
-def _over_seeds(metric: str, arm: str, other: str, by_seed: Sequence[SeedDifference]) -> Difference:
+def _compare(
+    metric: str,
+    first: tuple[str, Mapping[int, ArmValues]],
+    second: tuple[str, Mapping[int, ArmValues]],
+) -> Difference:
+    """Compare two arms over the seeds that both were run with."""
+    (arm, mine), (other, theirs) = first, second
+    seeds = [seed for seed in mine if seed in theirs]
+    by_seed = [pair(seed, mine[seed].by_prompt, theirs[seed].by_prompt) for seed in seeds]
+    alone = {
+        name: tuple(seed for seed in own if seed not in seeds)
+        for name, own in (first, second)
+        if set(own) - set(seeds)
+    }
+    found = estimate(Paired.of({one.seed: one.by_prompt for one in by_seed}))
+    error, note = _error_over(by_seed)
+    return Difference(
+        metric=metric,
+        arm=arm,
+        other=other,
+        by_seed=tuple(by_seed),
+        mean=found.mean,
+        standard_error=error,
+        note=note,
+        estimate=found,
+        rows=_count_rows(mine, seeds),
+        other_rows=_count_rows(theirs, seeds),
+        unpaired_seeds=alone,
+    )
+
+
+def _error_over(by_seed: Sequence[SeedDifference]) -> tuple[float | None, str]:
+    """Return the plain standard error over seeds or one seed's prompts, and what it is over."""
     means = [found.mean for found in by_seed if found.mean is not None]
-    mean = statistics.fmean(means) if len(means) == len(by_seed) else None
-    error, note = None, ""
     if len(by_seed) == 1:
         only = by_seed[0]
-        error = only.standard_error
         counts = f"{only.n_prompts}/{only.n_prompts_total} prompts"
-        note = f"over {counts}" if error is not None else f"{counts}, fewer than {MIN_PROMPTS}"
-    elif len(by_seed) < MIN_SEEDS:
-        note = f"{len(by_seed)} seeds, fewer than {MIN_SEEDS}"
-    elif mean is not None:
-        error, note = _standard_error(means), f"over {len(by_seed)} seeds"
-    return Difference(metric, arm, other, tuple(by_seed), mean, error, note)
+        few = only.standard_error is None
+        return (
+            only.standard_error,
+            f"{counts}, fewer than {MIN_PROMPTS}" if few else f"over {counts}",
+        )
+    if len(by_seed) < MIN_SEEDS:
+        return None, f"{len(by_seed)} seeds, fewer than {MIN_SEEDS}"
+    if len(means) < len(by_seed):
+        return None, f"{len(means)} of {len(by_seed)} seeds have a difference"
+    return _standard_error(means), f"over {len(by_seed)} seeds"
 
 
 def _standard_error(values: Sequence[float]) -> float:
     return statistics.stdev(values) / math.sqrt(len(values))
 
 
-def _prompt_values(plan: Plan, root: Path, key: str, metric: str) -> dict[str, float | None]:
-    """Return the mean of a metric by prompt id, from the evaluation table of a cell."""
+def _count_rows(values: Mapping[int, ArmValues], seeds: Sequence[int]) -> tuple[int, int]:
+    rows = [values[seed].rows for seed in seeds]
+    return sum(row.n_scored for row in rows), sum(row.n_total for row in rows)
+
+
+def _arm_values(plan: Plan, root: Path, key: str, metric: str) -> ArmValues:
+    """Read a metric by prompt from the evaluation table of a cell, and check it with its figure."""
     # Imported here: `import dynamicrubric.cli` has to stay fast.
     import pyarrow.parquet as pq
 
-    path = load_cell(root, plan.cell(key)).file(EVALUATION, TABLES[metric])
+    cell = load_cell(root, plan.cell(key))
+    path = cell.file(EVALUATION, TABLES[metric])
     table = pq.read_table(path, columns=["prompt_id", metric])
-    values: dict[str, list[float]] = defaultdict(list)
-    for prompt, value in zip(
-        table.column("prompt_id").to_pylist(), table.column(metric).to_pylist(), strict=True
-    ):
-        scored = [] if value is None or math.isnan(value) else [float(value)]
-        values[str(prompt)].extend(scored)
-    return {prompt: statistics.fmean(own) if own else None for prompt, own in values.items()}
+    prompts = [str(prompt) for prompt in table.column("prompt_id").to_pylist()]
+    values = [
+        None if value is None or math.isnan(value) else float(value)
+        for value in table.column(metric).to_pylist()
+    ]
+    figure = cell.round_metrics()[metric]
+    _check_figure(path, metric, mean_of(values), figure)
+    return ArmValues(prompt_means(zip(prompts, values, strict=True)), figure)
+
+
+def _check_figure(path: Path, metric: str, rows: Mean, figure: Measured) -> None:
+    """Check that the rows compared here are those that the outcome table's figure is a mean of."""
+    counts = (rows.n_scored, rows.n_total) == (figure.n_scored, figure.n_total)
+    value = rows.value is figure.value is None or (
+        rows.value is not None
+        and figure.value is not None
+        and abs(rows.value - figure.value) <= _TOLERANCE
+    )
+    if not (counts and value):
+        raise UserError(
+            doing=f"reading {path}",
+            got=f"mean {metric} {rows.value} of {rows.n_scored}/{rows.n_total} rows",
+            expected=f"{figure.value} of {figure.n_scored}/{figure.n_total}, as in {METRICS_FILE}",
+            remedy=REMEDY,
+        )

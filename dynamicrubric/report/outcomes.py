@@ -13,6 +13,7 @@ from functools import cached_property
 from pathlib import Path
 
 from dynamicrubric.errors import UserError
+from dynamicrubric.metrics import ROUND_METRICS
 from dynamicrubric.plan import Plan
 from dynamicrubric.report.cellfiles import (
     RUN_IT,
@@ -53,6 +54,21 @@ class OutcomeTable:
     arms: tuple[str, ...]
     seeds: tuple[int, ...]
     last_round: int
+
+    def __post_init__(self) -> None:
+        """Assert that no figure is missing, doubled, or of an arm or seed that is not listed."""
+        assert len(self._by_place) == len(self.rows), "a figure is there twice"
+        paths = dict.fromkeys((row.arm, row.seed) for row in self.rows)
+        expected = {
+            (arm, seed, number, metric)
+            for arm, seed in paths
+            for number in range(self.last_round + 1)
+            for metric in ROUND_METRICS
+        }
+        odd = sorted(expected ^ set(self._by_place))
+        assert not odd, f"{len(odd)} figures too few or too many, such as {odd[0]}"
+        assert {arm for arm, _ in paths} == set(self.arms), "arms without figures, or unlisted"
+        assert {seed for _, seed in paths} == set(self.seeds), "seeds without figures, or unlisted"
 
     @cached_property
     def _by_place(self) -> Mapping[Place, Outcome]:

@@ -3,11 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from dynamicrubric.metrics import ROUND_METRICS
 from dynamicrubric.report.differences import Difference
+from dynamicrubric.report.evidence import (
+    Grid,
+    capital,
+    evidence_grids,
+    evidence_notes,
+    names_of,
+    signed,
+)
 from dynamicrubric.report.outcomes import OutcomeTable
 from dynamicrubric.report.text import markdown_inline
 
@@ -22,15 +29,6 @@ LAST_ROUND: Final[Mapping[str, tuple[str, ...]]] = {
 }
 """Figures of the last round, in tables that fit a console of 80 columns."""
 SHARED_SECONDS: Final = "of a round that arms share: listed under each arm, paid once"
-
-
-@dataclass(frozen=True)
-class Grid:
-    """A table of text: a title, column heads and rows; the first column is a name."""
-
-    title: str
-    heads: tuple[str, ...]
-    rows: tuple[tuple[str, ...], ...]
 
 
 def shown_rounds(last_round: int) -> list[int]:
@@ -50,7 +48,7 @@ def grids(table: OutcomeTable, differences: Sequence[Difference]) -> list[Grid]:
     count = len(table.seeds)
     seeds = "1 seed" if count == 1 else f"mean of {count} seeds"
     found = [
-        _round_grid(table, metric, f"{_capital(_label(metric))} by round, {seeds}")
+        _round_grid(table, metric, f"{capital(_label(metric))} by round, {seeds}")
         for metric in BY_ROUND
     ]
     found += [
@@ -59,11 +57,14 @@ def grids(table: OutcomeTable, differences: Sequence[Difference]) -> list[Grid]:
     ]
     if differences:
         found.append(_difference_grid(differences, table.last_round))
+        found += evidence_grids(differences, table.last_round)
     return found
 
 
-def footnotes(table: OutcomeTable, questions: Mapping[str, str]) -> list[tuple[str, str]]:
-    """Return (name, text) lines under the tables: each arm's question, counts, costs."""
+def footnotes(
+    table: OutcomeTable, differences: Sequence[Difference], questions: Mapping[str, str]
+) -> list[tuple[str, str]]:
+    """Return (name, text) lines under the tables: each arm's question, counts, costs, terms."""
     lines = [(arm, questions[arm]) for arm in table.arms if arm in questions]
     for metric in BY_ROUND:
         meaning = ROUND_METRICS[metric].meaning
@@ -71,7 +72,7 @@ def footnotes(table: OutcomeTable, questions: Mapping[str, str]) -> list[tuple[s
     lines += [(f"{arm}, not all scored", text) for arm, text in _unscored(table)]
     if len(table.seeds) == 1:
         lines.append(("1 seed", "differences say nothing about what another seed would give"))
-    return [*lines, ("seconds", SHARED_SECONDS)]
+    return [*lines, ("seconds", SHARED_SECONDS), *evidence_notes(differences)]
 
 
 def markdown(
@@ -81,7 +82,7 @@ def markdown(
     parts = [_markdown_grid(grid) for grid in grids(table, differences)]
     notes = [
         f"- **{markdown_inline(name)}**: {markdown_inline(text)}"
-        for name, text in footnotes(table, questions)
+        for name, text in footnotes(table, differences, questions)
     ]
     return "\n\n".join(["# Comparison", *parts, "\n".join(notes)]) + "\n"
 
@@ -103,7 +104,7 @@ def console(
         for row in grid.rows:
             shown.add_row(*(Text(cell) for cell in row))
         parts.append(shown)
-    notes = footnotes(table, questions)
+    notes = footnotes(table, differences, questions)
     parts.append(Text("\n".join(f"{name}: {text}" for name, text in notes)))
     return Group(*parts)
 
@@ -128,12 +129,11 @@ def _difference_grid(differences: Sequence[Difference], last_round: int) -> Grid
     heads = ("difference", "metric", "mean", "std. error", "std. error is")
     rows = tuple(
         (
-            f"{found.arm} - {found.other}",
-            _label(found.metric),
-            _signed(found.mean),
+            *names_of(found),
+            signed(found.mean),
             "none" if found.standard_error is None else f"{found.standard_error:.4f}",
             found.note,
-            *([" ".join(_signed(one.mean) for one in found.by_seed)] if several else []),
+            *([" ".join(signed(one.mean) for one in found.by_seed)] if several else []),
         )
         for found in differences
     )
@@ -178,11 +178,3 @@ def _shown(table: OutcomeTable, arm: str, round_number: int, metric: str) -> str
 
 def _label(metric: str) -> str:
     return ROUND_METRICS[metric].label
-
-
-def _capital(text: str) -> str:
-    return text[0].upper() + text[1:]
-
-
-def _signed(value: float | None) -> str:
-    return "–" if value is None else f"{value:+.4f}"  # noqa: RUF001 - a dash for "no value"

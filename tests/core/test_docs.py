@@ -9,7 +9,7 @@ import sys
 
 import pytest
 
-MODULES = ("errors", "types", "rubrics", "verdicts", "scoring", "rewards", "theory")
+MODULES = ("errors", "types", "rubrics", "verdicts", "scoring", "rewards", "theory", "stats")
 HEAVY = ("torch", "transformers", "trl", "prefect", "mlflow", "dvc", "pandas")
 
 

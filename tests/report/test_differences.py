@@ -1,11 +1,14 @@
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
 from dynamicrubric.errors import UserError
-from dynamicrubric.report import collect_outcomes, paired_differences
+from dynamicrubric.report import collect_outcomes, compare_arms, paired_differences
 from dynamicrubric.report.differences import pair
+from dynamicrubric.stats import holm
 
 
 def test_pair_standard_error_equals_numpy_over_prompts():
@@ -75,3 +78,74 @@ def test_differences_of_three_seeds_have_the_standard_error_of_the_seeds(fake_st
         assert found.mean == pytest.approx(means.mean())
         assert found.standard_error == pytest.approx(means.std(ddof=1) / np.sqrt(3))
         assert found.note == "over 3 seeds"
+
+
+def test_differences_of_two_seeds_have_an_interval_over_prompts_alone(fake_study):
+    study = fake_study(seeds=(1, 2), arms=("coevolved", "static"), rounds=1)
+    (found,) = paired_differences(study.plan, study.root, arm="coevolved")
+    low, high = found.estimate.interval
+    assert found.estimate.over == "prompts"
+    assert low < found.mean < high
+    assert found.estimate.lacking == "none over seeds: 2 of the 3 that it takes"
+
+
+def test_differences_of_three_seeds_hold_the_studys_true_difference(fake_study):
+    # The made-up arms differ by 0.08 on every prompt; what is left is noise.
+    study = fake_study(seeds=(1, 2, 3), arms=("coevolved", "static"), rounds=1)
+    (found,) = paired_differences(study.plan, study.root, arm="coevolved")
+    low, high = found.estimate.interval
+    assert found.estimate.over == "seeds and prompts"
+    assert low <= 0.08 <= high
+    assert found.estimate.p_value < 0.001
+    assert found.estimate.superiority > 0.9
+
+
+def test_differences_count_the_rows_and_prompts_that_were_scored(fake_study):
+    study = fake_study(seeds=(1, 2, 3), arms=("coevolved", "static"), rounds=1)
+    (found,) = paired_differences(study.plan, study.root, arm="coevolved", metric="delta_gap")
+    # 24 prompts of 2 sets; every ninth rubric is invalid.
+    assert found.rows == found.other_rows == (3 * 43, 3 * 48)
+    assert [(one.n_prompts, one.n_prompts_total) for one in found.by_seed] == [(24, 24)] * 3
+
+
+def test_differences_of_a_table_are_corrected_together(fake_study):
+    study = fake_study(rounds=1)
+    found = compare_arms(study.plan, study.questions, study.root).differences
+    assert len(found) == 6  # 3 other arms, 2 metrics
+    assert [one.p_corrected for one in found] == list(holm([one.estimate.p_value for one in found]))
+
+
+def test_differences_are_computed_the_same_twice(fake_study):
+    study = fake_study(seeds=(1, 2, 3), arms=("coevolved", "static"), rounds=1)
+    once, again = (paired_differences(study.plan, study.root, arm="coevolved") for _ in range(2))
+    assert once == again
+
+
+def test_differences_of_arms_with_other_seeds_pair_the_common_ones_and_name_the_rest(fake_study):
+    study = fake_study(seeds=(1, 2, 3), arms=("coevolved", "static"), rounds=1)
+    paths = {place: keys for place, keys in study.plan.paths.items() if place != ("static", 2)}
+    (found,) = paired_differences(replace(study.plan, paths=paths), study.root, arm="coevolved")
+    assert [one.seed for one in found.by_seed] == [1, 3]
+    assert found.unpaired_seeds == {"coevolved": (2,)}
+
+
+def test_differences_with_a_missing_cell_name_it(fake_study):
+    study = fake_study(write=False, arms=("coevolved", "static"), rounds=1)
+    study.write_cell("coevolved-s1-r1")
+    with pytest.raises(UserError, match="static-s1-r1"):
+        paired_differences(study.plan, study.root, arm="coevolved")
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"value": 0.5, "n_scored": 144, "n_total": 144},
+        {"value": None, "n_scored": 0, "n_total": 144},
+        {"value": 0.1, "n_scored": 143, "n_total": 144},
+    ],
+)
+def test_differences_from_rows_that_do_not_give_the_outcome_are_refused(fake_study, wrong):
+    study = fake_study(arms=("coevolved", "static"), rounds=1)
+    study.write_cell("static-s1-r1", metrics={"true_quality": wrong})
+    with pytest.raises(UserError, match=r"static-s1-r1.*144/144 rows; expected"):
+        paired_differences(study.plan, study.root, arm="coevolved")

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import csv
 import json
+from dataclasses import replace
 
 import pytest
 
@@ -10,7 +11,7 @@ from dynamicrubric.errors import UserError
 from dynamicrubric.metrics import ROUND_METRICS, tracker_keys
 from dynamicrubric.plan import expand
 from dynamicrubric.report import collect_outcomes, write_comparison, write_metrics_csv
-from dynamicrubric.report.cellfiles import CELL_FILE, find_cell, load_cell
+from dynamicrubric.report.cellfiles import CELL_FILE, GAP_PARTS, find_cell, load_cell
 
 
 def test_outcomes_of_a_study_hold_every_arm_round_and_metric(fake_study):
@@ -131,6 +132,44 @@ def test_outcomes_with_an_impossible_figure_are_refused(
 @pytest.mark.parametrize(
     ("changes", "complaint"),
     [
+        ({"items_per_rubric": (3.0, 43, 47)}, "sets by figure"),
+        ({"tie_rate": (0.1, 40, 48)}, "'rank_accuracy': 43, 'tie_rate': 40"),
+        ({"r_dir": (None, 0, 48)}, "'r_disc': 43, 'r_dir': 0"),
+        ({"items_per_rubric": (3.0, 42, 48)}, "a gap for 43 sets with 42 valid rubrics"),
+        ({"valid_rubric_rate": (0.5, 48, 48)}, "43 valid rubrics at a rate of 0.5"),
+        ({"rank_accuracy": (0.96, 43, 48)}, "rank_accuracy = 0.96 with tie_rate = 0.1"),
+        ({"rank_accuracy": (0.04, 43, 48)}, "ties count half"),
+    ],
+)
+def test_outcomes_whose_figures_contradict_each_other_are_refused(fake_study, changes, complaint):
+    study = fake_study(write=False)
+    wrong = {
+        name: {"value": value, "n_scored": scored, "n_total": total}
+        for name, (value, scored, total) in changes.items()
+    }
+    study.write_cell("frozen-s1-r2", metrics=wrong)
+    with pytest.raises(UserError) as error:
+        load_cell(study.root, study.plan.cell("frozen-s1-r2")).round_metrics()
+    assert complaint in str(error.value)
+    assert "frozen-s1-r2" in str(error.value)
+
+
+def test_outcome_table_with_a_figure_missing_doubled_or_unlisted_is_none(fake_study):
+    study = fake_study(arms=("coevolved", "static"), rounds=1)
+    table = collect_outcomes(study.plan, study.root)
+    with pytest.raises(AssertionError, match="1 figures too few or too many"):
+        replace(table, rows=table.rows[1:])
+    with pytest.raises(AssertionError, match="twice"):
+        replace(table, rows=(*table.rows, table.rows[0]))
+    with pytest.raises(AssertionError, match="unlisted"):
+        replace(table, arms=("coevolved",))
+    with pytest.raises(AssertionError, match="seeds without figures"):
+        replace(table, seeds=(1, 2))
+
+
+@pytest.mark.parametrize(
+    ("changes", "complaint"),
+    [
         ({"drop": ("kl",)}, r"missing \['kl'\]"),
         ({"metrics": {"Score > 90%": {"value": 1.0, "n_scored": 1, "n_total": 1}}}, "Score > 90%"),
     ],
@@ -156,7 +195,8 @@ def test_outcomes_of_an_altered_file_are_refused(fake_study):
 def test_outcomes_where_nothing_was_scored_are_kept_without_a_value(fake_study, tmp_path):
     study = fake_study(arms=("static",))
     nothing = {"value": None, "n_scored": 0, "n_total": 48}
-    study.write_cell("static-s1-r3", metrics={"delta_gap": nothing})
+    # The four parts of a gap are there or not there together.
+    study.write_cell("static-s1-r3", metrics=dict.fromkeys(GAP_PARTS, nothing))
     table = collect_outcomes(study.plan, study.root)
     assert table.mean("static", 3, "delta_gap") is None
     write_metrics_csv(table, tmp_path / "metrics.csv")

@@ -46,6 +46,56 @@ def test_console_table_says_how_many_seeds_and_what_was_not_scored(fake_study):
     assert "significant" not in text
 
 
+def test_console_table_says_how_sure_each_difference_is(fake_study):
+    study = fake_study(seeds=(1, 2, 3), arms=("coevolved", "stale"), rounds=2)
+    found = compare_arms(study.plan, study.questions, study.root)
+    text = _printed(found, width=120)
+    for one in found.differences:
+        (row,) = [
+            line.replace("│", " ").split()
+            for line in text.split(one_title(one.metric))[1].splitlines()
+            if line.startswith("│stale")
+        ][:1]
+        low, high = one.estimate.interval
+        assert row[:3] == ["stale", f"{low:+.4f}", f"{high:+.4f}"]
+        assert row[3:6] == ["seeds", "and", "prompts"]
+        assert row[-1] == f"{one.estimate.superiority:.0%}"
+    assert "p Holm: corrected for the 2 differences" in text
+    assert [line.replace("│", " ").split() for line in text.splitlines() if "432/432" in line] == [
+        ["stale", "true", "quality", "3", "24/24", "432/432", "432/432"]
+    ]
+
+
+def one_title(metric: str) -> str:
+    title = {"true_quality": "True quality", "delta_gap": "Δ gap"}[metric]
+    return f"{title} in round 2, coevolved minus another arm"
+
+
+def test_console_table_of_fewer_than_three_seeds_says_that_no_interval_is_over_seeds(fake_study):
+    study = fake_study(seeds=(1, 2), arms=("coevolved", "stale"), rounds=1)
+    text = _printed(compare_arms(study.plan, study.questions, study.root), width=120)
+    assert "no interval over seeds with 2 seeds: it takes 3" in text
+    assert "seeds and prompts" not in text
+
+
+def test_console_table_says_why_a_difference_has_no_interval(fake_study):
+    study = fake_study(arms=("coevolved", "stale"), rounds=1, prompts=12)
+    text = _printed(compare_arms(study.plan, study.questions, study.root), width=120)
+    assert (
+        "coevolved - stale, true quality: no interval: prompts that both scored: seed 1 12" in text
+    )
+
+
+def test_console_table_of_long_arm_names_and_five_seeds_cuts_no_evidence(fake_study):
+    study = fake_study(seeds=(1, 2, 3, 4, 5), arms=("coevolved", "stale"), rounds=1)
+    found = compare_arms(study.plan, study.questions, study.root)
+    long = tuple(replace(one, other="failing_verifier") for one in found.differences)
+    text = _printed(replace(found, differences=long), width=80)
+    evidence = text[text.index("minus another arm") :]
+    assert "…" not in evidence
+    assert evidence.count("failing_verifier") == 4
+
+
 def test_console_table_shows_markup_in_a_question_as_text(fake_study):
     study = fake_study(arms=("coevolved", "stale"), rounds=1)
     found = compare_arms(study.plan, {"stale": "is [red]this[/red] read?"}, study.root)
