@@ -11,13 +11,13 @@ from __future__ import annotations
 from typing import Final
 
 STEP_VERSIONS: Final[dict[str, int]] = {
-    "prepare": 1,
+    "prepare": 2,
     "warm_start": 1,
-    "sample_responses": 1,
-    "train_generator": 1,
+    "sample_responses": 2,
+    "train_generator": 2,
     "keep_generator": 1,
-    "train_policy": 1,
-    "evaluate_round": 1,
+    "train_policy": 2,
+    "evaluate_round": 2,
 }
 COMPARE_VERSION: Final = 1
 """Of the comparison, which is no cell's step: its stage in dvc.yaml depends on it."""

@@ -174,7 +174,7 @@ def cut_down(source: Path, target: Path) -> None:
         rows = [row for row in read_jsonl(source / "prompts.jsonl") if row["split"] == split]
         kept += rows[:NUM_PROMPTS]
     write_rows(target / "prompts.jsonl", kept)
-    ids, texts = {row["id"] for row in kept}, {row["text"] for row in kept}
+    ids, texts = {row["id"] for row in kept}, [row["text"] for row in kept]
     anchors = [row for row in read_jsonl(source / "anchors.jsonl") if row["prompt_id"] in ids]
     write_rows(target / "anchors.jsonl", anchors)
     for name in ("sft_policy.jsonl", "sft_generator.jsonl"):

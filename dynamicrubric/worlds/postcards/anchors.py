@@ -10,7 +10,8 @@ from dynamicrubric.worlds.postcards.criteria import true_quality
 from dynamicrubric.worlds.postcards.prompts import PostcardPrompt
 from dynamicrubric.worlds.postcards.texts import compose
 
-_CANDIDATES_PER_ANCHOR = 2
+_WEAKEST, _STRONGEST = 0.2, 0.8
+"""Strengths of the writers of an anchor list's last and first text."""
 
 
 @dataclass(frozen=True)
@@ -31,18 +32,17 @@ class AnchorList:
 def make_anchors(
     prompt: PostcardPrompt, num_anchors: int, swap_rate: float, rng: np.random.Generator
 ) -> AnchorList:
-    """Draw postcards, keep `num_anchors` of distinct true quality, rank them best first.
+    """Draw postcards of distinct true quality, rank them best first.
 
-    Candidates come from the start policy's own distribution; the kept ones are spread evenly over
-    the range found, as Nectar's seven answers spread over models of different strength.
+    As Nectar's seven answers come from models of very different strength, so do these: the writers'
+    strengths are spread evenly, from clearly worse than the start policy to clearly better.
     """
+    strengths = np.linspace(_WEAKEST, _STRONGEST, num_anchors)
     by_quality: dict[float, str] = {}
-    while len(by_quality) < num_anchors * _CANDIDATES_PER_ANCHOR:
-        text = compose(prompt, rng)
-        by_quality.setdefault(true_quality(prompt, text), text)
-    ranked = [by_quality[quality] for quality in sorted(by_quality, reverse=True)]
-    picks = np.linspace(0, len(ranked) - 1, num_anchors).round().astype(int)
-    responses = [ranked[index] for index in picks]
+    while len(by_quality) < num_anchors:
+        texts = [compose(prompt, rng, float(strength)) for strength in strengths]
+        by_quality = {true_quality(prompt, text): text for text in texts}
+    responses = [by_quality[quality] for quality in sorted(by_quality, reverse=True)]
     num_swapped = 0
     for first in range(num_anchors - 1):
         if rng.random() < swap_rate:

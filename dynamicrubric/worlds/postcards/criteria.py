@@ -13,7 +13,7 @@ import itertools
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, lru_cache
 from typing import Final
 
 from dynamicrubric.worlds.postcards.prompts import (
@@ -114,6 +114,7 @@ _TEMPLATES: Final[dict[str, Callable[[str, str], bool]]] = {
 }
 
 
+@lru_cache(maxsize=1 << 16)  # a group's rubrics ask the same of the same responses
 def check(criterion: str, response: str) -> bool | None:
     """Judge a response by a criterion sentence.
 

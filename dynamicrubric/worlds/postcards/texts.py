@@ -15,46 +15,50 @@ import numpy as np
 from dynamicrubric.worlds.postcards.criteria import COLOURS, WEEKDAYS, sights_of
 from dynamicrubric.worlds.postcards.prompts import PostcardPrompt
 
-FEATURE_RATE: Final = 0.5
 _FILLER_RATE: Final = 0.3
 _FILLERS: Final = ("all is well", "more soon", "we walk and rest", "time goes by here")
-_ENDINGS: Final = (".", "?")
 
 
-def compose(prompt: PostcardPrompt, rng: np.random.Generator, rate: float = FEATURE_RATE) -> str:
+def compose(prompt: PostcardPrompt, rng: np.random.Generator, strength: float = 0.5) -> str:
     """Write one postcard at random.
 
     Args:
         prompt: the writing task.
         rng: source of every draw.
-        rate: chance of each good and each bad feature alike.
+        strength: the writer's: chance of each feature to be the good way. The mean true quality is
+            2 strength - 1; the start policy's texts have strength one half.
 
     Returns:
         Comma-separated phrases, 3 to about 40 words.
     """
-    chosen = [phrase for phrase in _features(prompt, rng) if rng.random() < rate]
+    chosen = [
+        phrase
+        for phrase, is_good in _features(prompt, rng)
+        if rng.random() < (strength if is_good else 1.0 - strength)
+    ]
     chosen += [phrase for phrase in _FILLERS if rng.random() < _FILLER_RATE]
-    return ", ".join(chosen or [_FILLERS[0]]) + str(rng.choice(_ENDINGS))
+    ending = "." if rng.random() < strength else "?"
+    return ", ".join(chosen or [_FILLERS[0]]) + ending
 
 
-def _features(prompt: PostcardPrompt, rng: np.random.Generator) -> list[str]:
-    """Return one phrase for each feature that is not an ending, in the order of a postcard."""
-    sights = sorted(sight for way in sights_of(prompt.place) for sight in way)
+def _features(prompt: PostcardPrompt, rng: np.random.Generator) -> list[tuple[str, bool]]:
+    """Return each feature that is not an ending, in the order of a postcard: phrase, is it good."""
+    good_sights, bad_sights = sights_of(prompt.place)
     return [
-        "the days fly",
-        f"dear {prompt.recipient}",
-        f"happy {prompt.occasion}",
-        *(f"saw the {sight}" for sight in sights),
-        f"{rng.choice(COLOURS)} skies",
-        "very very warm",
-        "something nice",
-        "no money left",
-        "bad headache",
-        "WOW",
-        f"{int(rng.integers(2, 10))} days left",
-        "gonna rest",
-        f"home on {rng.choice(WEEKDAYS)}",
-        "work waits",
-        "big hug",
-        "thank you",
+        ("the days fly", False),
+        (f"dear {prompt.recipient}", True),
+        (f"happy {prompt.occasion}", True),
+        *((f"saw the {s}", s in good_sights) for s in sorted((*good_sights, *bad_sights))),
+        (f"{rng.choice(COLOURS)} skies", True),
+        ("very very warm", False),
+        ("something nice", False),
+        ("no money left", False),
+        ("bad headache", False),
+        ("WOW", False),
+        (f"{int(rng.integers(2, 10))} days left", True),
+        ("gonna rest", False),
+        (f"home on {rng.choice(WEEKDAYS)}", True),
+        ("work waits", False),
+        ("big hug", True),
+        ("thank you", True),
     ]
