@@ -189,8 +189,9 @@ def expand(config: Config) -> Plan:
     """Expand arms x seeds x rounds into cells; equal recipe prefixes are one cell.
 
     Raises:
-        UserError: two different recipes got one id or one key, or two arms are one path.
+        UserError: two different recipes got one id or one key, or two arms do the same.
     """
+    _check_arms_differ(config)
     shared = _shared(config)
     base_hash = _digest(shared)
     nodes: dict[str, Cell] = {}
@@ -199,7 +200,6 @@ def expand(config: Config) -> Plan:
         recipe = resolve_arm(config, arm)
         for seed in config.study.seeds:
             paths[(arm, seed)] = _expand_path(config, recipe, arm, seed, base_hash, nodes)
-    _check_paths_differ(paths)
     cells = list(nodes.values())
     _check_unique(cells)
     return Plan(
@@ -339,14 +339,21 @@ def _digest(document: Mapping[str, Any]) -> str:
     return hashlib.sha256(text.encode("utf-8")).hexdigest()
 
 
-def _check_paths_differ(paths: Mapping[tuple[str, int], tuple[str, ...]]) -> None:
-    """Refuse arms whose recipes differ only in keys that none of their rounds reads."""
-    seen: dict[tuple[str, ...], str] = {}
-    for (arm, _), keys in paths.items():
-        if seen.setdefault(keys, arm) != arm:
+def _check_arms_differ(config: Config) -> None:
+    """Refuse arms whose recipes differ only in keys that no round reads.
+
+    Two rounds are looked at, however many there are: in a study of one round `fresh` and `stale`
+    are rightly one path.
+    """
+    seen: dict[str, str] = {}
+    for arm in config.study.arms:
+        recipe = resolve_arm(config, arm)
+        rounds = [_cell_recipe(config, recipe, 0, number) for number in (1, 2)]
+        text = json.dumps([one.model_dump(mode="json") for one in rounds], sort_keys=True)
+        if seen.setdefault(text, arm) != arm:
             raise UserError(
                 doing="planning the study",
-                got=f"study.arms.{arm}, which trains and measures exactly what {seen[keys]!r} does",
+                got=f"study.arms.{arm}, which trains and measures exactly what {seen[text]!r} does",
                 expected="each arm to differ in a key that some round reads",
                 remedy="remove one of them, or change what its rounds do (update: none ignores the "
                 "other keys of generator, for example)",

@@ -182,6 +182,8 @@ FROZEN = {f"frozen-s1-r{number}" for number in (1, 2, 3)}
         ),
         # Measurement is part of a cell: round 0 as well.
         ("study.arms.static.verifier.error_rate", 0.1, {*STATIC, "static-s1-r0"}),
+        # A limit is the cell's, so that its stage runs again and finds its steps finished.
+        ("study.arms.static.policy.max_invalid_rate", 0.25, STATIC),
         ("study.arms.static.question", "Is it another question?", set()),
         ("runtime.slots", 8, set()),
         ("runtime.task_deadline_minutes", 5, set()),
@@ -193,6 +195,50 @@ def test_plan_changed_key_touches_exactly_its_cells(
     before = plan_of(document)
     set_key(key, value)(document)
     assert touched(before, plan_of(document)) == keys
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [
+        ("evaluation.sets_per_prompt", 7),
+        ("evaluation.max_invalid_rate", 0.123),
+        ("recipe.policy.max_invalid_rate", 0.123),
+        ("recipe.generator.max_invalid_rate", 0.123),
+        ("recipe.verifier.max_unscored_rate", 0.123),
+    ],
+)
+def test_plan_changed_measurement_or_limit_keeps_what_training_computes(
+    document: dict[str, Any], key: str, value: object
+) -> None:
+    before = plan_of(document)
+    set_key(key, value)(document)
+    after = plan_of(document)
+    hashes = [{k: c.training_hash for k, c in plan.cells.items()} for plan in (before, after)]
+    assert hashes[0] == hashes[1]
+    assert touched(before, after), "the cell itself has to change, so that DVC runs its stage"
+
+
+def test_plan_changed_training_changes_its_training_hash_and_those_after(
+    document: dict[str, Any],
+) -> None:
+    before = plan_of(document)
+    set_key("study.arms.static.policy.learning_rate", 1e-4)(document)
+    after = plan_of(document)
+    changed = {
+        k for k, c in after.cells.items() if c.training_hash != before.cells[k].training_hash
+    }
+    assert changed == STATIC
+
+
+def test_plan_arms_that_differ_in_nothing_that_a_round_reads_are_refused(
+    document: dict[str, Any],
+) -> None:
+    document["study"]["arms"]["frozen_again"] = {
+        "question": "Is it the same?",
+        "generator": {"update": "none", "learning_rate": 1e-6},
+    }
+    with pytest.raises(UserError, match=r"study\.arms\.frozen_again, which trains .* 'frozen'"):
+        plan_of(document)
 
 
 def test_plan_changed_base_recipe_touches_all_training_and_no_round_zero(
