@@ -144,6 +144,9 @@ class GeneratorConfig(GrpoConfig):
     update: GeneratorUpdate
     """When G is trained: `none` (never), `once` (round 1), `stale` (each round on P_0's responses),
     `fresh` (each round on the current policy's), `upfront` (all rounds' steps in round 1)."""
+    first_steps: Steps
+    """Optimiser steps in round 1; `steps` is for the rounds after it. The first round has to teach
+    which criteria are good at all, the later ones only to follow the policy."""
     objective: ObjectiveConfig
     group_size: Annotated[int, Field(ge=2, le=256)]
     """Rubrics a response set gets in one step."""

@@ -24,6 +24,7 @@ from pydantic import Field, ValidationError
 from dynamicrubric.config import (
     Config,
     EvaluatorKind,
+    GeneratorConfig,
     LearningRate,
     ObjectiveConfig,
     Rate,
@@ -312,13 +313,20 @@ def _generator_training(
     return GeneratorTraining(
         responses=source,
         objective=generator.objective,
-        steps=generator.steps * (rounds if generator.update == "upfront" else 1),
+        steps=_generator_steps(generator, round_number, rounds),
         prompts_per_step=generator.prompts_per_step,
         group_size=generator.group_size,
         learning_rate=generator.learning_rate,
         kl_beta=generator.kl_beta,
         max_invalid_rate=generator.max_invalid_rate,
     )
+
+
+def _generator_steps(generator: GeneratorConfig, round_number: int, rounds: int) -> int:
+    """Return the steps of one training; all rounds' together for a generator trained upfront."""
+    if generator.update == "upfront":
+        return generator.first_steps + (rounds - 1) * generator.steps
+    return generator.first_steps if round_number == 1 else generator.steps
 
 
 def _policy_training(arm: RecipeConfig) -> PolicyTraining:

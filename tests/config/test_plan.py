@@ -149,8 +149,8 @@ def test_plan_static_arm_gets_all_rounds_steps_in_its_first(document: dict[str, 
     first, *later = (plan.cell(key).recipe for key in plan.paths[("static", 1)][1:])
     assert first.generator_training is not None
     assert first.generator_training.responses == "anchors"
-    per_round = document["recipe"]["generator"]["steps"]
-    assert first.generator_training.steps == 3 * per_round
+    generator = document["recipe"]["generator"]
+    assert first.generator_training.steps == generator["first_steps"] + 2 * generator["steps"]
     assert [recipe.generator_training for recipe in later] == [None, None]
 
 
