@@ -160,7 +160,7 @@ def test_every_row_unscored_trains_nothing_and_logs_no_made_up_figure(tiny, tmp_
     """At a limit of 1 a person has asked to go on; the weights then stay as they are."""
     from safetensors.torch import load_file
 
-    run = tiny.train_policy(tmp_path, verifier={"failure_rate": 1.0})
+    run = tiny.train_policy(tmp_path, verifier={"failure_rate": 1.0, "max_unscored_rate": 1.0})
     assert run.rollouts["reward"].isna().all()
     for line in run.log:
         assert not {"score", "reward"} & line["metrics"].keys()
