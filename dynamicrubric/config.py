@@ -225,6 +225,16 @@ class RecipeConfig(Section):
         return self
 
     @model_validator(mode="after")
+    def _verifier_can_stay_within_its_limit(self) -> Self:
+        failures, limit = self.verifier.failure_rate, self.verifier.max_unscored_rate
+        if failures > limit:
+            raise ValueError(
+                f"verifier.failure_rate {failures} is above verifier.max_unscored_rate {limit}: "
+                "every training would stop at its first step"
+            )
+        return self
+
+    @model_validator(mode="after")
     def _update_suits_evaluator(self) -> Self:
         if self.evaluator == "static" and self.generator.update not in ("none", "upfront"):
             raise ValueError(

@@ -96,7 +96,8 @@ def check_port(port: int, what: str) -> None:
                 doing=f"starting {what} on {LOOPBACK}:{port}",
                 got=getattr(error, "strerror", None) or str(error),
                 expected="a free port",
-                remedy="end what uses it, or name another port",
+                remedy="end what uses it (another `make ui`?), or name another port: "
+                "python -m flows ui --prefect-port 4201 --mlflow-port 5001",
             ) from None
 
 

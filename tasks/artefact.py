@@ -15,7 +15,11 @@ from tasks import disk
 from tasks.identity import JSON, hash_of
 
 RECORD_NAME: Final = "record.json"
-_REMEDY: Final = "Restore it with `dvc checkout` or `dvc pull`, or remove the folder and run again"
+_REMEDY: Final = (
+    "Remove the folder and run again, which makes it anew. `dvc checkout --force` or `dvc pull` "
+    "restore it only if DVC's cache still has it as it was: the cache links to these files, so "
+    "what was altered in place is altered there as well"
+)
 
 
 @dataclass(frozen=True)

@@ -32,7 +32,7 @@ SET_METRICS: Final = (*GAP_PARTS, *ORDER_METRICS, "valid_rubric_rate", "items_pe
 IDENTITY_TOLERANCE: Final = 1e-9
 RUN_IT: Final = "run `dvc repro`, or `dvc pull` if the study was finished elsewhere"
 COUNT_TOLERANCE: Final = 1e-6
-REMEDY: Final = "restore it with `dvc checkout`, or remove the folder and run the study again"
+REMEDY: Final = "remove the folder and run the study again, which makes it anew"
 
 
 @dataclass(frozen=True)

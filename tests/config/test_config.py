@@ -101,6 +101,11 @@ def load_text(tmp_path: Path, text: str) -> Config:
         ("recipe.policy.min_p", 1, ["recipe.policy.min_p = 1", "less than 1"]),
         ("recipe.policy.min_p", -0.1, ["recipe.policy.min_p = -0.1", "or equal to 0"]),
         ("recipe.max_rubric_items", 41, ["max_rubric_items is 41", "40 criteria"]),
+        (
+            "recipe.verifier.failure_rate",
+            0.2,
+            ["failure_rate 0.2 is above", "max_unscored_rate 0.1"],
+        ),
         ("recipe.verifier.max_unscored_rate", 2, ["max_unscored_rate = 2", "or equal to 1"]),
         ("recipe.verifier.failure_rate", 1.5, ["failure_rate = 1.5", "or equal to 1"]),
         ("recipe.generator.objective", {"disc": 0, "anchor": 0}, ["both 0"]),
