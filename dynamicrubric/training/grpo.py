@@ -34,6 +34,10 @@ from dynamicrubric.training.steplog import LogCallback, StepLog, check_weights, 
 
 _COMPLETE_MARK: Final = "complete.json"
 
+MAX_WARMUP_STEPS: Final = 10
+"""Adam's first steps move every weight by the whole learning rate: without a warm-up a round could
+begin by breaking the rubrics that the rounds before had taught."""
+
 
 @dataclass(frozen=True)
 class GrpoSettings:
@@ -122,6 +126,7 @@ def _grpo_config(settings: GrpoSettings, checkpoint_dir: Path) -> GRPOConfig:
         max_completion_length=settings.max_tokens,
         learning_rate=settings.learning_rate,
         lr_scheduler_type="linear",
+        warmup_steps=min(MAX_WARMUP_STEPS, settings.steps // 5),
         beta=settings.kl_beta,
         temperature=settings.temperature,
         loss_type="dapo",
