@@ -12,6 +12,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
+from dynamicrubric.durable import sync
 from dynamicrubric.errors import DynamicRubricError, UserError
 
 _TROUBLE: Final[dict[int, tuple[str, str]]] = {
@@ -85,15 +86,6 @@ def write_json_durably(path: Path, value: Mapping[str, object]) -> None:
         stream.write("\n")
         stream.flush()
         os.fsync(stream.fileno())
-
-
-def sync(path: Path) -> None:
-    """Wait until a file's bytes, or a folder's entries, are on the disk."""
-    descriptor = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
 
 
 def link_or_copy(source: Path, target: Path) -> None:

@@ -27,6 +27,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Final
 
+from dynamicrubric.durable import sync
 from dynamicrubric.errors import UserError
 from tasks import disk
 from tasks.artefact import RECORD_NAME, Artefact, Record, artefact_files, load_artefact
@@ -254,12 +255,12 @@ def _build(
         spent.note(time.monotonic() - started)
     files = artefact_files(dirs.out)
     for name in files:
-        disk.sync(dirs.out / name)
+        sync(dirs.out / name)
         (dirs.out / name).chmod(0o444)
     record = Record.make(request.fields, files, provenance(spent.seconds))
     _seal(dirs.out, record)
     dirs.out.rename(finished)
-    disk.sync(work)
+    sync(work)
 
 
 def _drop_scratch(work: Path) -> None:
@@ -274,10 +275,10 @@ def _seal(folder: Path, record: Record) -> None:
     """Write the record of a folder whose files are all in place and on the disk."""
     for path in folder.rglob("*"):
         if path.is_dir():
-            disk.sync(path)
+            sync(path)
     disk.write_json_durably(folder / RECORD_NAME, record.as_json())
     (folder / RECORD_NAME).chmod(0o444)
-    disk.sync(folder)
+    sync(folder)
 
 
 def _sweep(out_dir: Path) -> None:

@@ -24,13 +24,14 @@ from datasets import Dataset
 from transformers import TrainerCallback, TrainerControl, TrainerState, TrainingArguments
 from trl import GRPOConfig, GRPOTrainer
 
+from dynamicrubric.durable import sync
 from dynamicrubric.engines.tokenizer import FrameTokenizer
 from dynamicrubric.engines.transformers import TransformersEngine
 from dynamicrubric.rewards import zero_std_rate
 from dynamicrubric.training.console import quiet_libraries, without_printer
 from dynamicrubric.training.rollout import Rollout, RolloutBatch
 from dynamicrubric.training.rows import row_order, whole_groups
-from dynamicrubric.training.steplog import LogCallback, StepLog, check_weights, sync
+from dynamicrubric.training.steplog import LogCallback, StepLog, check_weights
 
 _COMPLETE_MARK: Final = "complete.json"
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 import math
-import os
 import shutil
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -18,6 +17,7 @@ import pandas as pd
 import torch
 from transformers import TrainerCallback, TrainerControl, TrainerState, TrainingArguments
 
+from dynamicrubric.durable import sync
 from dynamicrubric.errors import InstrumentError
 from dynamicrubric.training.console import progress_line
 
@@ -110,15 +110,6 @@ class StepLog:
         lines = self._path.read_text().splitlines() if self._path.exists() else []
         # A line that a kill cut short ends before its closing brackets.
         return [json.loads(line) for line in lines if line.endswith("}}")]
-
-
-def sync(path: Path) -> None:
-    """Wait until a file's bytes, or a folder's entries, are on the disk."""
-    descriptor = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
 
 
 def _is_json(path: Path) -> bool:
