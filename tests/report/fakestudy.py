@@ -120,7 +120,7 @@ class FakeStudy:
         run_step(request, self.root / cell.directory / name, self.root / "work/steps", build)
 
     def _responses(self, cell: Cell, shift: float) -> list[dict[str, Any]]:
-        draw = random.Random(cell.id)
+        draw = random.Random(cell.key)
         arm = cell.key.split("-")[0]
         level = 0.02 + SLOPES.get(arm, 0.04) * cell.recipe.round + shift
         return [
@@ -136,7 +136,7 @@ class FakeStudy:
         ]  # fmt: skip
 
     def _rubrics(self, cell: Cell, texts: list[str] | None) -> list[dict[str, Any]]:
-        draw = random.Random(cell.id + "rubrics")
+        draw = random.Random(cell.key + "rubrics")
         c_k = _c_k(cell)
         rows = []
         for index in range(self.prompts * SETS):
