@@ -21,8 +21,7 @@ from dynamicrubric.errors import DynamicRubricError
 from dynamicrubric.plan import ROLES
 from dynamicrubric.report import compare_arms
 from dynamicrubric.report import console as report
-from dynamicrubric.report.cellfiles import find_cell
-from flows.planning import Choice, check_dvc_lock, lay_choice, settle_plan
+from flows.planning import Choice, check_dvc_lock, lay_choice, settle_plan, work_left
 from flows.progress import Progress, shown
 from flows.services import prefect_server
 from flows.stages import stages_of
@@ -91,21 +90,10 @@ def _run_stages(study: Study, console: Console) -> dict[str, State[str]]:
     reconcile(study.root)
     stages = stages_of(study.plan, {role: study.warm_steps(role) for role in ROLES})
     progress = Progress(study.plan, stages, study.work)
-    console.print(_work_left(study))
+    console.print(work_left(study.plan, study.root, study.config.runtime.slots))
     flow = run_study.with_options(task_runner=thread_runner(len(stages)))
     with shown(progress, console), runs_of(study.root):
         return flow(study, stages, progress)
-
-
-def _work_left(study: Study) -> str:
-    """Say how many cells are still to be trained."""
-    cells = study.plan.cells.values()
-    left = sum(find_cell(study.root, cell) is None for cell in cells)
-    if not left:
-        return f"All {len(cells)} cells are trained; checking that nothing has changed"
-    slots = study.config.runtime.slots
-    number = f"{left} of {len(cells)}" if left < len(cells) else f"{left}"
-    return f"{number} cells to train, {slots} side by side; logs in work/logs"
 
 
 def _failure(ended: dict[str, State[str]]) -> DynamicRubricError:

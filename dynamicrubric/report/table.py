@@ -97,9 +97,16 @@ def _unlike(table: OutcomeTable) -> list[tuple[str, str]]:
     if len(runs) == 1:
         return []
     return [
-        (", ".join(arms), f"n = {len(seeds)} seeds ({ranges(seeds)}), {rounds} rounds")
+        (
+            ", ".join(arms),
+            f"n = {_count(len(seeds), 'seed')} ({ranges(seeds)}), {_count(rounds, 'round')}",
+        )
         for (seeds, rounds), arms in runs.items()
     ]
+
+
+def _count(number: int, noun: str) -> str:
+    return f"{number} {noun}{'s' * (number != 1)}"
 
 
 def markdown(

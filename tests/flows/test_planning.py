@@ -14,7 +14,7 @@ from dynamicrubric.config import ArmRun, load_config
 from dynamicrubric.errors import UserError
 from dynamicrubric.plan import expand, write_plan
 from dynamicrubric.yamlio import dump_yaml, load_yaml
-from flows.planning import Choice, check_dvc_lock, lay_choice, plan_stage, settle_plan
+from flows.planning import Choice, check_dvc_lock, lay_choice, plan_stage, settle_plan, work_left
 from tasks.study import Study
 
 PARAMS = Path(__file__).with_name("params.yaml")
@@ -176,3 +176,13 @@ def test_ablation_refuses_an_impossible_choice_and_starts_nothing(
     assert said in project.flow("ablation", *arguments, fails=True)
     assert (project.root / "params.yaml").read_bytes() == before
     assert not (project.root / "data").exists()
+
+
+def test_work_left_counts_the_cells_that_are_not_trained(fake_study: Any) -> None:
+    study = fake_study(arms=("coevolved", "frozen"), rounds=2, write=False)
+    assert work_left(study.plan, study.root, 2).startswith("4 cells to train, 2 side by side")
+    for key in ("coevolved-s1-r0", "coevolved-s1-r1", "frozen-s1-r1", "frozen-s1-r2"):
+        study.write_cell(key)
+    assert work_left(study.plan, study.root, 2).startswith("1 of 4 cells to train")
+    study.write_cell("coevolved-s1-r2")
+    assert work_left(study.plan, study.root, 2).startswith("All 4 cells are trained")

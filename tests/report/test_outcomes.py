@@ -58,7 +58,7 @@ def test_outcomes_of_arms_with_other_seeds_and_rounds_are_means_over_their_own(f
     assert {one.seed for found in compared.differences for one in found.by_seed} == {2}
     text = markdown(compared.outcomes, compared.differences, study.questions)
     assert "n = 3 seeds (1-3), 3 rounds" in text
-    assert "n = 1 seeds (2), 1 rounds" in text
+    assert "n = 1 seed (2), 1 round" in text
     assert "Paired differences by prompt, round 1" in text
     draw_study(compared.outcomes, study.root / "study.png")
     assert (study.root / "study.png").stat().st_size > 0
