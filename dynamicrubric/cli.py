@@ -1,7 +1,7 @@
-"""Command line of the library: `dynamicrubric validate` and `dynamicrubric plan`.
+"""Command line of the library: `dynamicrubric validate`, `plan` and `explain`.
 
-Both read params.yaml alone: no model, no heavy library, an answer in under two seconds. Training
-is started by `make reproduce`, `python -m flows ablation` or `dvc repro`.
+They read settings and artefacts: no model, no heavy library, an answer in a second or two.
+Training is started by `make reproduce`, `python -m flows ablation` or `dvc repro`.
 """
 
 from __future__ import annotations
@@ -55,6 +55,32 @@ def plan(
     verb = "Wrote" if write_plan(study, cells) else "Unchanged:"
     typer.echo(f"{verb} {cells}")
     typer.echo(_cell_count(config, study))
+
+
+@app.command()
+def explain(
+    cell: Annotated[str, typer.Argument(help="A round that was trained: a folder of data/runs.")],
+    row_id: Annotated[
+        str | None,
+        typer.Argument(
+            metavar="[RESPONSE_ID]", help="STEP/PROMPT/NUMBER or a text's hash; none: list them."
+        ),
+    ] = None,
+    generator: Annotated[
+        bool, typer.Option("--generator", help="A rubric of the generator's training instead.")
+    ] = False,
+    step: Annotated[int | None, typer.Option(help="List this training step alone.")] = None,
+    limit: Annotated[int, typer.Option(min=0, help="List at most so many; 0: all.")] = 50,
+    as_json: Annotated[bool, typer.Option("--json", help="For machines.")] = False,
+) -> None:
+    """Say why a training response earned what it earned, and which checkpoint that trained."""
+    from dynamicrubric.explain_command import explain_row, list_rows
+
+    role = "generator" if generator else "policy"
+    if row_id is None:
+        list_rows(Path(), cell, role, step=step, limit=limit, as_json=as_json)
+    else:
+        explain_row(Path(), cell, role, row_id, as_json=as_json)
 
 
 def _check(study: Plan, params: Path, cells: Path) -> None:

@@ -31,7 +31,7 @@ def load_yaml(path: Path) -> dict[str, Any]:
     """
     doing = f"reading {path}"
     try:
-        document = YAML(typ="safe", pure=True).load(path.read_text(encoding="utf-8"))
+        text = path.read_text(encoding="utf-8")
     except FileNotFoundError:
         raise UserError(
             doing=doing,
@@ -43,6 +43,24 @@ def load_yaml(path: Path) -> dict[str, Any]:
         raise UserError(
             doing=doing, got=str(error), expected="a readable UTF-8 file", remedy="mend the file"
         ) from None
+    return parse_yaml(text, doing)
+
+
+def parse_yaml(text: str, doing: str) -> dict[str, Any]:
+    """Read a YAML 1.2 mapping from text.
+
+    Args:
+        text: the document.
+        doing: what is being done, for the error.
+
+    Returns:
+        The document as plain dicts, lists and scalars.
+
+    Raises:
+        UserError: it is not YAML, has a repeated key, or is no mapping.
+    """
+    try:
+        document = YAML(typ="safe", pure=True).load(text)
     except (YAMLError, ValueError, RecursionError) as error:
         # ValueError: a number with thousands of digits, a date that does not exist.
         raise UserError(
