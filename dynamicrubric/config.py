@@ -20,7 +20,7 @@ from pydantic import (
 )
 
 from dynamicrubric.errors import UserError
-from dynamicrubric.problems import first_problem, one_line
+from dynamicrubric.problems import all_problems, one_line, problems_of
 from dynamicrubric.worlds.postcards.criteria import criteria_for
 from dynamicrubric.worlds.postcards.prompts import all_prompts
 from dynamicrubric.yamlio import load_yaml
@@ -383,8 +383,8 @@ def resolve_arm(config: Config, name: str) -> RecipeConfig:
     try:
         return RecipeConfig.model_validate(merged)
     except ValidationError as error:
-        problem = one_line(*first_problem(error, RecipeConfig))
-        raise ValueError(f"study.arms.{name}: {problem}") from None
+        found = (one_line(*problem) for problem in problems_of(error, RecipeConfig))
+        raise ValueError(f"study.arms.{name}: {'; '.join(found)}") from None
 
 
 def load_config(path: Path) -> Config:
@@ -397,10 +397,10 @@ def load_config(path: Path) -> Config:
     try:
         return Config.model_validate(document)
     except ValidationError as error:
-        got, expected = first_problem(error, Config)
+        got, expected = all_problems(error, Config)
         raise UserError(
             doing=f"reading {path}",
             got=got,
             expected=expected,
-            remedy="change the key named; profiles/ holds complete examples",
+            remedy="change what is named; profiles/ holds complete examples",
         ) from None
