@@ -16,7 +16,7 @@ from pydantic import (
     model_validator,
 )
 
-from dynamicrubric.problems import first_problem, one_line
+from dynamicrubric.problems import one_line, problems_of
 from dynamicrubric.settings import RESERVED_SLUGS, Section, Slug
 
 Listed = BeforeValidator(lambda value: tuple(value) if isinstance(value, list) else value)
@@ -146,7 +146,7 @@ def _read_selection(number: int, entry: object) -> object:
     try:
         return Selection.model_validate(value)
     except ValidationError as error:
-        problem = one_line(*first_problem(error, Selection))
+        problem = "; ".join(one_line(*one) for one in problems_of(error, Selection))
         raise ValueError(f"entry {number + 1}: {problem}") from None
 
 

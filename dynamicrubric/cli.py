@@ -1,8 +1,8 @@
-"""Command line of the library: `dynamicrubric validate` and `dynamicrubric plan`.
+"""Command line of the library: `dynamicrubric validate`, `plan` and `explain`.
 
-They read params.yaml, and `plan` the records of what was run here: no model, no heavy library, an
-answer in under two seconds. Training is started by `make reproduce`, `python -m flows ablation` or
-`dvc repro`.
+They read settings and artefacts, `plan` also the records of what was run here: no model, no heavy
+library, an answer in a second or two. Training is started by `make reproduce`, `python -m flows
+ablation` or `dvc repro`.
 """
 
 from __future__ import annotations
@@ -85,6 +85,32 @@ def _show(config: Config, study: Plan, root: Path) -> None:
     lines = cost_lines(whole, left, config.runtime.slots)
     for line in [f"{trained} of {len(study.cells)} cells are trained.", *lines]:
         console.print(Text(line), soft_wrap=True)
+
+
+@app.command()
+def explain(
+    cell: Annotated[str, typer.Argument(help="A round that was trained: a folder of data/runs.")],
+    row_id: Annotated[
+        str | None,
+        typer.Argument(
+            metavar="[RESPONSE_ID]", help="STEP/PROMPT/NUMBER or a text's hash; none: list them."
+        ),
+    ] = None,
+    generator: Annotated[
+        bool, typer.Option("--generator", help="A rubric of the generator's training instead.")
+    ] = False,
+    step: Annotated[int | None, typer.Option(help="List this training step alone.")] = None,
+    limit: Annotated[int, typer.Option(min=0, help="List at most so many; 0: all.")] = 50,
+    as_json: Annotated[bool, typer.Option("--json", help="For machines.")] = False,
+) -> None:
+    """Say why a training response earned what it earned, and which checkpoint that trained."""
+    from dynamicrubric.explain_command import explain_row, list_rows
+
+    role = "generator" if generator else "policy"
+    if row_id is None:
+        list_rows(Path(), cell, role, step=step, limit=limit, as_json=as_json)
+    else:
+        explain_row(Path(), cell, role, row_id, as_json=as_json)
 
 
 def _check(study: Plan, params: Path, cells: Path) -> None:

@@ -15,7 +15,7 @@ from pydantic import ValidationError, model_validator
 
 from dynamicrubric.arms import ArmConfig, ArmRun, Selection, StudyConfig
 from dynamicrubric.errors import UserError
-from dynamicrubric.problems import first_problem, one_line
+from dynamicrubric.problems import all_problems, one_line, problems_of
 from dynamicrubric.recipe import (
     EvaluatorKind,
     GeneratorConfig,
@@ -161,8 +161,8 @@ def resolve_arm(config: Config, name: str) -> RecipeConfig:
     try:
         return RecipeConfig.model_validate(merged)
     except ValidationError as error:
-        problem = one_line(*first_problem(error, RecipeConfig))
-        raise ValueError(f"study.arms.{name}: {problem}") from None
+        found = (one_line(*problem) for problem in problems_of(error, RecipeConfig))
+        raise ValueError(f"study.arms.{name}: {'; '.join(found)}") from None
 
 
 def load_config(path: Path) -> Config:
@@ -184,10 +184,10 @@ def parse_config(text: str, name: str) -> Config:
     try:
         return Config.model_validate(document)
     except ValidationError as error:
-        got, expected = first_problem(error, Config)
+        got, expected = all_problems(error, Config)
         raise UserError(
             doing=f"reading {name}",
             got=got,
             expected=expected,
-            remedy="change the key named; profiles/ holds complete examples",
+            remedy="change what is named; profiles/ holds complete examples",
         ) from None

@@ -16,6 +16,7 @@ from ruamel.yaml import YAML
 from ruamel.yaml.comments import CommentedSeq
 from ruamel.yaml.error import YAMLError
 
+from dynamicrubric.durable import naming
 from dynamicrubric.errors import UserError
 
 
@@ -135,7 +136,7 @@ def dump_yaml(document: Mapping[str, Any], path: Path, *, header: str = "") -> N
     yaml.sort_base_mapping_type_on_output = False  # type: ignore[assignment]  # ruamel types it None
     temporary = path.with_name(f".{path.name}.tmp")
     try:
-        with temporary.open("w", encoding="utf-8") as stream:
+        with naming(path), temporary.open("w", encoding="utf-8") as stream:
             stream.write(header)
             yaml.dump(dict(document), stream)
         temporary.replace(path)

@@ -24,11 +24,12 @@ from dynamicrubric.report import console as report
 from flows.planning import Choice, check_dvc_lock, lay_choice, settle_plan, work_left
 from flows.progress import Progress, shown
 from flows.services import prefect_server
-from flows.stages import stages_of
+from flows.stages import Stage, stages_of
+from flows.staleness import fresh_stages
 from tasks.locks import exclusive
 from tasks.sharedhost import shared_host
 from tasks.shipping import reconcile, ship_study
-from tasks.study import METRICS_FILE, PRELOAD, TRACKER_PRELOAD, Study
+from tasks.study import PRELOAD, TRACKER_PRELOAD, Study
 from tasks.tracking import prepare_store
 
 if TYPE_CHECKING:
@@ -61,25 +62,34 @@ def _run(console: Console, choice: Choice) -> None:
         check_dvc_lock(study.root)
         lay_choice(study.root, choice, say=console.print)
         settle_plan(study, say=console.print)
-        console.print("Starting the study's Prefect server and MLflow store ...")
-        with _fork_host(study), prefect_server(study.root):
-            ended = _run_stages(study, console)
-        if not all(state.is_completed() for state in ended.values()):
-            raise _failure(ended)
+        console.print("Asking DVC what is up to date ...")
+        stages = stages_of(study.plan, {role: study.warm_steps(role) for role in ROLES})
+        fresh = fresh_stages(study.root, stages)
+        if len(fresh) == len(stages):
+            console.print("Everything is up to date.")
+            prepare_store(study.root)
+            reconcile(study.root)
+        else:
+            console.print("Starting the study's Prefect server and MLflow store ...")
+            with _fork_host(study, fresh), prefect_server(study.root):
+                ended = _run_stages(study, stages, fresh, console)
+            if not all(state.is_completed() for state in ended.values()):
+                raise _failure(ended)
         ship_study(study.plan, study.root, study.config)
     _say_results(study, console)
 
 
-def _fork_host(study: Study) -> AbstractContextManager[object]:
+def _fork_host(study: Study, fresh: frozenset[str]) -> AbstractContextManager[object]:
     """Share a fork host among the cells, unless all of them are finished."""
-    cells = study.plan.cells.values()
-    if all((study.cell_dir(cell) / METRICS_FILE).is_file() for cell in cells):
+    if fresh.issuperset(f"round@{key}" for key in study.plan.cells):
         return nullcontext()
     threads = study.config.runtime.threads_per_task
     return shared_host((*PRELOAD, *TRACKER_PRELOAD), threads, study.work / "locks")
 
 
-def _run_stages(study: Study, console: Console) -> dict[str, State[str]]:
+def _run_stages(
+    study: Study, stages: list[Stage], fresh: frozenset[str], console: Console
+) -> dict[str, State[str]]:
     # Prefect reads the server's address when it is imported, so not before the server runs.
     from flows.ablation import run_study
     from flows.dag import thread_runner
@@ -88,12 +98,12 @@ def _run_stages(study: Study, console: Console) -> dict[str, State[str]]:
     close_dead_runs(study.root)
     prepare_store(study.root)
     reconcile(study.root)
-    stages = stages_of(study.plan, {role: study.warm_steps(role) for role in ROLES})
     progress = Progress(study.plan, stages, study.work)
-    console.print(work_left(study.plan, study.root, study.config.runtime.slots))
+    left = sum(f"round@{key}" not in fresh for key in study.plan.cells)
+    console.print(work_left(left, len(study.plan.cells), study.config.runtime.slots))
     flow = run_study.with_options(task_runner=thread_runner(len(stages)))
     with shown(progress, console), runs_of(study.root):
-        return flow(study, stages, progress)
+        return flow(study, stages, fresh, progress)
 
 
 def _failure(ended: dict[str, State[str]]) -> DynamicRubricError:

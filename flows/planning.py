@@ -10,7 +10,6 @@ from pathlib import Path
 from dynamicrubric.config import load_config
 from dynamicrubric.errors import UserError
 from dynamicrubric.plan import RUNS_DIR, Plan, expand, stage_structure, write_plan
-from dynamicrubric.report.cellfiles import find_cell
 from dynamicrubric.selection import select
 from dynamicrubric.yamlio import load_yaml, read_text
 from tasks.study import Study
@@ -107,12 +106,8 @@ def plan_stage(study: Study) -> None:
     print(f"{len(plan.cells)} cells to train, {plan.num_arm_rounds} without sharing")
 
 
-def work_left(plan: Plan, root: Path, slots: int) -> str:
-    """Say how many cells are still to be trained."""
-    total = len(plan.cells)
-    left = sum(find_cell(root, cell) is None for cell in plan.cells.values())
-    if not left:
-        return f"All {total} cells are trained; checking that nothing has changed"
+def work_left(left: int, total: int, slots: int) -> str:
+    """Say how many of the cells are still to be trained."""
     number = f"{left} of {total}" if left < total else f"{left}"
     return f"{number} cells to train, {slots} side by side; logs in work/logs"
 

@@ -25,6 +25,10 @@ REFRESH_SECONDS: Final = 1.0
 LINE_SECONDS: Final = 30.0
 STAGE_STEPS: Final = 25
 """What a stage costs beside its training, in training steps: starting, sampling, measuring."""
+UNTRAINED_SHARE: Final = 0.3
+"""What counts as done of a running stage that trains nothing."""
+LAST_STEP: Final = "evaluate_round"
+"""A round's step after all training."""
 MARKS: Final = {"waiting": "·", "running": "▶", "done": "✔", "kept": "✔", "failed": "✘"}
 
 
@@ -40,12 +44,14 @@ class Progress:
         self._began: dict[str, float] = {}
         self._started = time.monotonic()
         self._first_ran: float | None = None
+        self._furthest: dict[str, float] = {}
         self._lock = threading.Lock()
 
     def begin(self, name: str) -> None:
         """Note that a stage runs."""
         with self._lock:
             self._state[name] = "running"
+            self._furthest.pop(name, None)
             self._began[name] = time.monotonic()
 
     def end(self, name: str, state: str) -> None:
@@ -99,11 +105,18 @@ class Progress:
         return done, total
 
     def _fraction(self, stage: Stage) -> float:
+        """Return the share of a running stage's training that is done; it never falls.
+
+        A step that has not logged yet says nothing: the steps before it still count.
+        """
         step, at, total = self.step_of(stage)
-        if not total or not stage.num_steps:
-            return 0.3
-        before = stage.num_steps - total if step == "train_policy" else 0
-        return min(1.0, (before + at) / stage.num_steps)
+        if not stage.num_steps:
+            return UNTRAINED_SHARE
+        before = stage.num_steps - total if step == "train_policy" and total else 0
+        now = 1.0 if step == LAST_STEP else min(1.0, (before + at) / stage.num_steps)
+        with self._lock:
+            self._furthest[stage.name] = max(now, self._furthest.get(stage.name, 0.0))
+            return self._furthest[stage.name]
 
     def running(self) -> list[tuple[Stage, float]]:
         """Return the running stages and since how many seconds each runs."""

@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
 
+from dynamicrubric.durable import naming
 from dynamicrubric.plan import Plan
 from dynamicrubric.report.differences import TABLES, Difference, corrected, paired_differences
 from dynamicrubric.report.outcomes import (
@@ -92,7 +93,10 @@ def write_comparison(
     """
     found = compare_arms(plan, questions, root)
     figures, table = results / "metrics.csv", results / "table.md"
-    write_metrics_csv(found.outcomes, figures)
-    table.write_text(markdown(found.outcomes, found.differences, questions), encoding="utf-8")
-    png, svg = draw_study(found.outcomes, results / "study.png")
+    with naming(figures):
+        write_metrics_csv(found.outcomes, figures)
+    with naming(table):
+        table.write_text(markdown(found.outcomes, found.differences, questions), encoding="utf-8")
+    with naming(results / "study.png"):
+        png, svg = draw_study(found.outcomes, results / "study.png")
     return replace(found, files=(figures, table, png, svg))

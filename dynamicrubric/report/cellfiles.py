@@ -104,13 +104,8 @@ class CellFiles:
         Raises:
             UserError: the record does not name it, or its bytes are not those recorded.
         """
-        path = self.folder / artefact / name
-        facts = self.records.get(artefact, {"files": {}})["files"].get(name)
-        expected = "a file that its record names" if facts is None else str(facts["sha256"])
-        got = _sha256(path)
-        if facts is None or got != facts["sha256"]:
-            raise UserError(doing=f"reading {path}", got=got, expected=expected, remedy=REMEDY)
-        return path
+        record = self.records.get(artefact, {"files": {}})
+        return checked_file(self.folder / artefact / name, record)
 
     def round_metrics(self) -> dict[str, Measured]:
         """Return every round metric, checked, in the order of the fixed list.
@@ -154,6 +149,20 @@ class CellFiles:
             if trained[role]
             for step in _read_log(self.file(role, TRAINING_LOG), role)
         )
+
+
+def checked_file(path: Path, record: Mapping[str, Any]) -> Path:
+    """Return an artefact's file after comparing it with the artefact's record.
+
+    Raises:
+        UserError: the record does not name it, or its bytes are not those recorded.
+    """
+    facts = record["files"].get(path.name)
+    expected = "a file that its record names" if facts is None else str(facts["sha256"])
+    got = _sha256(path)
+    if facts is None or got != facts["sha256"]:
+        raise UserError(doing=f"reading {path}", got=got, expected=expected, remedy=REMEDY)
+    return path
 
 
 def find_artefacts(root: Path, cell: Cell) -> CellFiles | None:

@@ -16,6 +16,7 @@ import pytest
 
 from dynamicrubric.boundary import run_with_boundary, sentence_for
 from dynamicrubric.errors import InstrumentError, UserError
+from dynamicrubric.yamlio import dump_yaml
 
 ROOT = Path(__file__).resolve().parents[2]
 HEAVY = ("torch", "transformers", "trl", "datasets", "pandas", "prefect", "mlflow", "dvc")
@@ -263,6 +264,16 @@ def test_boundary_real_full_device_is_a_sentence(capsys: pytest.CaptureFixture[s
 
     assert run_with_boundary(fill) == 2
     assert "disk is full" in capsys.readouterr().err
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs /dev/full")
+def test_boundary_full_disk_names_the_file_that_was_written(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / ".cells.yaml.tmp").symlink_to("/dev/full")
+
+    assert run_with_boundary(lambda: dump_yaml({"a": 1}, tmp_path / "cells.yaml")) == 2
+    assert f"{tmp_path / 'cells.yaml'}: the disk is full" in capsys.readouterr().err
 
 
 def test_cli_plan_without_permission_is_a_sentence(project: Path) -> None:

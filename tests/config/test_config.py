@@ -331,11 +331,34 @@ def test_config_mapping_that_holds_itself_is_refused(tmp_path: Path, study_text:
         load_text(tmp_path, looped)
 
 
-def test_config_several_problems_are_counted(tmp_path: Path, document: dict[str, Any]) -> None:
+def test_config_several_problems_are_all_named_a_line_each(
+    tmp_path: Path, document: dict[str, Any]
+) -> None:
     document["study"]["rounds"] = 0
     document["runtime"]["slots"] = 0
-    with pytest.raises(UserError, match=r"study\.rounds = 0 \(and 1 more problem\)"):
+    document["recipe"]["evaluatr"] = document["recipe"].pop("evaluator")
+    with pytest.raises(UserError) as refused:
         load(tmp_path, document)
+    lines = str(refused.value).splitlines()
+    assert lines[0].endswith("several problems:")
+    assert lines[1].startswith("  unknown key recipe.evaluatr = 'dynamic'; expected one of ")
+    assert lines[1].endswith("(did you mean evaluator?)")
+    assert sorted(lines[2:4]) == [
+        "  runtime.slots = 0; expected greater than or equal to 1",
+        "  study.rounds = 0; expected greater than or equal to 1",
+    ]
+    assert lines[4:] == ["Change what is named; profiles/ holds complete examples."]
+
+
+def test_config_very_many_problems_are_named_up_to_ten(
+    tmp_path: Path, document: dict[str, Any]
+) -> None:
+    document["recipe"]["policy"] = dict.fromkeys((f"k{n}" for n in range(15)), 1)
+    with pytest.raises(UserError) as refused:
+        load(tmp_path, document)
+    lines = str(refused.value).splitlines()
+    assert len(lines) == 13
+    assert lines[11].endswith(" more")
 
 
 def test_config_step_may_take_every_training_prompt(document: dict[str, Any]) -> None:

@@ -107,5 +107,5 @@ def test_select_of_the_impossible_is_refused_in_a_sentence(
 
 
 def test_select_in_a_text_that_is_no_study_says_so() -> None:
-    with pytest.raises(UserError, match=r"params\.yaml.*world"):
+    with pytest.raises(UserError, match=r"(?s)params\.yaml.*world"):
         select("study: {run: default}\n", "pair")
