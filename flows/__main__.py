@@ -31,9 +31,7 @@ def ablation(
     group: Annotated[str, typer.Option(help="A group of params.yaml to run.")] = "",
     arms: Annotated[str, typer.Option(help="Arms to run, as in coevolved,static.")] = "",
     seeds: Annotated[str, typer.Option(help="Seeds of every arm, as in 1,2 or 1-5.")] = "",
-    rounds: Annotated[
-        int, typer.Option(help="Rounds of every arm.", min=1, show_default=False)
-    ] = 0,
+    rounds: Annotated[int | None, typer.Option(help="Rounds of every arm.", min=1)] = None,
 ) -> None:
     """Run the study, cells side by side, and compare its arms.
 

@@ -448,6 +448,21 @@ def test_load_plan_edited_by_hand_is_refused(document: dict[str, Any], tmp_path:
         load_plan(config, path)
 
 
+def test_write_plan_finds_what_it_wrote_however_the_file_is_laid_out(
+    document: dict[str, Any], tmp_path: Path
+) -> None:
+    plan, path = plan_of(document), tmp_path / "cells.yaml"
+    write_plan(plan, path)
+    text = path.read_text(encoding="utf-8")
+    path.write_text("".join(text.splitlines(keepends=True)[3:]), encoding="utf-8")
+    assert is_written(plan, path)  # without its header, as an older version wrote it
+    path.write_text(text.replace("steps: 61", "steps: 62", 1), encoding="utf-8")
+    assert not is_written(plan, path)  # the header is right, the text is not
+    document["study"]["seeds"] = [2]
+    path.write_text(text, encoding="utf-8")
+    assert not is_written(plan_of(document), path)
+
+
 def test_stage_structure_is_the_same_after_a_change_of_values(document: dict[str, Any]) -> None:
     before = stage_structure(plan_document(plan_of(document)))
     set_key("recipe.policy.steps", 7)(document)
