@@ -183,10 +183,16 @@ def _checkpoint(checkpoint: Checkpoint) -> RenderableType:
 
 def _table(heads: Sequence[str], rows: Sequence[Sequence[str]], *, one_line: bool = False) -> Table:
     """Return a table whose last column is text: folded, or cut with an ellipsis on one line."""
-    table = Table(box=None, pad_edge=False, header_style="dim")
-    for head in heads[:-1]:
-        table.add_column(head, no_wrap=True)
-    table.add_column(heads[-1], no_wrap=one_line, overflow="ellipsis" if one_line else "fold")
+    table = Table(box=None, pad_edge=False, header_style="dim", expand=one_line)
+    for place, head in enumerate(heads[:-1]):
+        width = max(len(cell) for cell in (head, *(row[place] for row in rows)))
+        table.add_column(head, no_wrap=True, width=width)
+    table.add_column(
+        heads[-1],
+        no_wrap=one_line,
+        ratio=1 if one_line else None,
+        overflow="ellipsis" if one_line else "fold",
+    )
     for row in rows:
         table.add_row(*(Text(cell) for cell in row))
     return table

@@ -183,6 +183,7 @@ def test_explain_rubric_adds_both_advantages_with_their_weights(
 def test_explain_without_an_id_lists_the_responses(study: Path, explain: Explain) -> None:
     text = explain(study, CELL)
     assert [name for name in ("1/oslo/0", "1/oslo/1", "1/oslo/2") if name not in text] == []
+    assert "1/oslo/1  0.7500  0.7500  -0.7067" in text
     assert "3 of 3 responses" in text
     assert "1 of 3 responses" in explain(study, CELL, "--limit", "1")
     assert "expected a step from 1 to 1" in explain(study, CELL, "--step", "9", code=2)
