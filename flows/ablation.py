@@ -8,6 +8,7 @@ from __future__ import annotations
 from prefect import flow, task
 from prefect.client.schemas import State
 from prefect.futures import PrefectFuture
+from prefect.runtime import task_run
 
 from flows.dag import submit
 from flows.progress import Progress
@@ -19,22 +20,22 @@ from tasks.study import Study
 def run_stage(stage: Stage, runner: StageRunner, progress: Progress) -> str:
     """Run one DVC stage; return `done`, or `kept` if there was nothing to do."""
     try:
-        state = "done" if runner.run(stage, on_start=lambda: progress.begin(stage.name)) else "kept"
+        ran = runner.run(stage, lambda: progress.begin(stage.name), str(task_run.id or ""))
     except StageFailed:
         progress.end(stage.name, "failed")
         raise
+    state = "done" if ran else "kept"
     progress.end(stage.name, state)
     return state
 
 
-@flow(name="ablation", persist_result=False, validate_parameters=False)
-def run_study(study: Study, stages: list[Stage], progress: Progress) -> dict[str, State[str]]:
-    """Submit every stage after the ones it waits for; return how each ended."""
+def submit_stages(study: Study, stages: list[Stage], progress: Progress) -> dict[str, State[str]]:
+    """Submit every stage after the ones it waits for; return how each ended. A flow calls it."""
     runner = StageRunner(study.root, study.config.runtime.slots)
     futures: dict[str, PrefectFuture[str]] = {}
     try:
         for stage in stages:
-            before = [futures[name] for name in stage.after]
+            before = [futures[name] for name in stage.after if name in futures]
             futures[stage.name] = submit(run_stage, stage, runner, progress, wait_for=before)
         for future in futures.values():
             future.wait()
@@ -42,3 +43,9 @@ def run_study(study: Study, stages: list[Stage], progress: Progress) -> dict[str
         runner.stop()
         raise
     return {name: future.state for name, future in futures.items()}
+
+
+@flow(name="ablation", persist_result=False, validate_parameters=False)
+def run_study(study: Study, stages: list[Stage], progress: Progress) -> dict[str, State[str]]:
+    """Run a study's stages as a flow of their own."""
+    return submit_stages(study, stages, progress)
