@@ -27,7 +27,7 @@ from prefect.workers.process import ProcessWorker
 from dynamicrubric.config import Config, load_config
 from dynamicrubric.errors import UserError
 from flows import deployed
-from flows.settings import profiles
+from flows.settings import profile_path, profiles
 from flows.worker import POOL
 from tasks.prefect_runs import place_tags
 from tasks.study import Study
@@ -68,22 +68,27 @@ def deploy(cron: str | None = None, timezone: str = "UTC", *, paused: bool = Fal
     schedule = _schedule(cron, timezone, active=not paused) if cron else None
     with get_client(sync_client=True) as client:
         _make_pool(client)
-        for offer in offers(config, study):
+        for offer in offers(config, study.root):
             given = [schedule] if schedule and offer.name == STUDY_DEPLOYMENT else None
             _register(client, study.root, offer, given)
             print(f"{deployed.FLOW}/{offer.name}")
 
 
-def offers(config: Config, study: Study) -> list[Offer]:
-    """Return the deployments of a study."""
-    groups = getattr(config.study, "groups", {})
-    cells = [*study.plan.starts, *study.plan.cells]
-    of_study = {"arms": [*config.study.arms, *groups], "profile": profiles(study.root)}
+def offers(config: Config, root: Path) -> list[Offer]:
+    """Return the deployments of a study; the forms offer the arms of the profiles as well."""
+    names = profiles(root)
+    configs = [config, *(load_config(profile_path(root, name)) for name in names)]
+    known = [name for one in configs for name in (*one.study.arms, *_groups(one))]
+    of_study = {"arms": list(dict.fromkeys(known)), "profile": names}
     return [
         Offer(STUDY_DEPLOYMENT, "flows.deployed.ablation", deployed.ablation, of_study),
-        Offer("round", "flows.deployed.one_round", deployed.one_round, {"cell": cells}),
+        Offer("round", "flows.deployed.one_round", deployed.one_round, {}),
         Offer("compare", "flows.deployed.comparison", deployed.comparison, {}),
     ]
+
+
+def _groups(config: Config) -> Sequence[str]:
+    return list(getattr(config.study, "groups", {}))
 
 
 def form_of(offer: Offer) -> dict[str, Any]:

@@ -38,10 +38,11 @@ Choose = Callable[[Study], list[Stage]]
 
 Arms = tuple[str, ...]
 Seeds = tuple[Annotated[int, Field(ge=0, le=2**31)], ...]
+Key = Annotated[str, Field(pattern="^[a-z][a-z0-9_]*-s[0-9]+-r[0-9]+$")]
 Rounds = Annotated[int | None, Field(ge=1, le=100)]
 
 
-@flow(name=FLOW, flow_run_name="ablation", persist_result=False)
+@flow(name=FLOW, persist_result=False)
 def ablation(
     arms: Arms = (), seeds: Seeds = (), rounds: Rounds = None, profile: str | None = None
 ) -> State[Any]:
@@ -66,8 +67,8 @@ def ablation(
     return _run(stages)
 
 
-@flow(name=FLOW, flow_run_name="round {cell}", persist_result=False)
-def one_round(cell: str) -> State[Any]:
+@flow(name=FLOW, persist_result=False)
+def one_round(cell: Key) -> State[Any]:
     """Run one cell of the plan (one round of one arm and seed) and all that it builds on.
 
     Args:
@@ -82,7 +83,7 @@ def one_round(cell: str) -> State[Any]:
     return _run(stages)
 
 
-@flow(name=FLOW, flow_run_name="compare", persist_result=False)
+@flow(name=FLOW, persist_result=False)
 def comparison() -> State[Any]:
     """Compare the arms of a finished study: the tables, the picture, MLflow. Trains nothing."""
 
