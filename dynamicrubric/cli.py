@@ -15,6 +15,7 @@ import typer
 from dynamicrubric.boundary import run_with_boundary
 from dynamicrubric.config import Config, load_config
 from dynamicrubric.plan import Plan, expand, is_written, write_plan
+from dynamicrubric.planview import cell_count
 
 app = typer.Typer(
     help="Rubric generators and policies that are trained against each other.",
@@ -54,7 +55,7 @@ def plan(
         return
     verb = "Wrote" if write_plan(study, cells) else "Unchanged:"
     typer.echo(f"{verb} {cells}")
-    typer.echo(_cell_count(config, study))
+    typer.echo(cell_count(config.study, study))
 
 
 def _check(study: Plan, params: Path, cells: Path) -> None:
@@ -70,25 +71,12 @@ def _check(study: Plan, params: Path, cells: Path) -> None:
 
 def _summary(config: Config, study: Plan) -> list[str]:
     """Say what a study asks for: its size, and one line for each arm."""
-    width = max(len(name) for name in config.study.arms)
-    lines = [_cell_count(config, study), f"Seeds: {', '.join(map(str, config.study.seeds))}"]
-    lines += [f"  {name:<{width}}  {arm.question}" for name, arm in config.study.arms.items()]
-    return lines
-
-
-def _cell_count(config: Config, study: Plan) -> str:
-    """Set the number of cells against the full product of arms, seeds and rounds."""
-    shared = study.num_arm_rounds - len(study.cells)
-    return (
-        f"{_count(len(study.cells), 'cell')} to train for "
-        f"{_count(len(config.study.arms), 'arm')} x {_count(len(config.study.seeds), 'seed')} x "
-        f"{_count(config.study.rounds, 'round')} = {study.num_arm_rounds}; {shared} shared. "
-        f"{_count(len(study.starts), 'start')} to measure (round 0)."
-    )
-
-
-def _count(number: int, noun: str) -> str:
-    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
+    runs = config.study.runs
+    width = max(len(run.arm) for run in runs)
+    arms = config.study.arms
+    return [cell_count(config.study, study)] + [
+        f"  {run.arm:<{width}}  {arms[run.arm].question}" for run in runs
+    ]
 
 
 def main() -> None:

@@ -265,7 +265,7 @@ def test_plan_changed_world_changes_every_id_and_no_entry_but_the_id(
     document: dict[str, Any],
 ) -> None:
     before = plan_of(document)
-    set_key("world.anchor_swap_rate", 0.1)(document)
+    set_key("world.num_anchors", 5)(document)
     after = plan_of(document)
     assert {cell.id for cell in before.cells.values()}.isdisjoint(
         cell.id for cell in after.cells.values()

@@ -1,0 +1,82 @@
+"""cells.yaml: the plan written down for DVC, and compared with params.yaml."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Final
+
+from dynamicrubric.cells import Cell
+from dynamicrubric.config import Config
+from dynamicrubric.errors import UserError
+from dynamicrubric.lattice import Plan, expand
+from dynamicrubric.yamlio import dump_yaml, load_yaml
+
+HEADER: Final = (
+    "# Generated from params.yaml by `dynamicrubric plan`; do not edit.\n"
+    "# arms: the path of each arm and seed, round 0 first. cells: one DVC stage each.\n"
+)
+
+
+def plan_document(plan: Plan) -> dict[str, Any]:
+    """Return the plan as the mapping that cells.yaml holds."""
+    paths: dict[str, dict[str, list[str]]] = {}
+    for (arm, seed), keys in plan.paths.items():
+        paths.setdefault(arm, {})[f"s{seed}"] = list(keys)
+    return {
+        "arms": paths,
+        "shared": plan.shared,
+        "starts": {key: _entry(cell) for key, cell in plan.starts.items()},
+        "cells": {key: _entry(cell) for key, cell in plan.cells.items()},
+    }
+
+
+def _entry(cell: Cell) -> dict[str, Any]:
+    return {"id": cell.id, "prev": cell.prev, "recipe": cell.recipe.model_dump(mode="json")}
+
+
+def is_written(plan: Plan, path: Path) -> bool:
+    """Return whether a cells.yaml holds exactly this plan."""
+    try:
+        found = load_yaml(path)
+    except UserError:  # absent, or broken by a merge: either way to be written anew
+        return False
+    return found == plan_document(plan)
+
+
+def write_plan(plan: Plan, path: Path) -> bool:
+    """Write cells.yaml if it differs from the plan; return whether it was written."""
+    if is_written(plan, path):
+        return False
+    dump_yaml(plan_document(plan), path, header=HEADER)
+    return True
+
+
+def stage_structure(document: Mapping[str, Any]) -> dict[str, str]:
+    """Return what DVC's graph depends on: each cell's key and where it starts from.
+
+    A change of values alone leaves the graph as it is, and a running `dvc repro` picks the values
+    up; a change of structure needs a new run of DVC.
+    """
+    return {
+        f"{group}/{key}": str(entry.get("prev"))
+        for group in ("starts", "cells")
+        for key, entry in (document.get(group) or {}).items()
+    }
+
+
+def load_plan(config: Config, path: Path) -> Plan:
+    """Return the plan of `config` after checking that cells.yaml says the same.
+
+    Raises:
+        UserError: cells.yaml is missing, edited by hand, or older than params.yaml.
+    """
+    plan = expand(config)
+    if load_yaml(path) != plan_document(plan):
+        raise UserError(
+            doing=f"reading {path}",
+            got="a plan that does not match params.yaml",
+            expected="the plan that `dynamicrubric plan` writes",
+            remedy="run `dynamicrubric plan`, then the same command again",
+        )
+    return plan
