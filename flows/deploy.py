@@ -78,17 +78,13 @@ def offers(config: Config, root: Path) -> list[Offer]:
     """Return the deployments of a study; the forms offer the arms of the profiles as well."""
     names = profiles(root)
     configs = [config, *(load_config(profile_path(root, name)) for name in names)]
-    known = [name for one in configs for name in (*one.study.arms, *_groups(one))]
+    known = [name for one in configs for name in (*one.study.groups, *one.study.arms)]
     of_study = {"arms": list(dict.fromkeys(known)), "profile": names}
     return [
         Offer(STUDY_DEPLOYMENT, "flows.deployed.ablation", deployed.ablation, of_study),
         Offer("round", "flows.deployed.one_round", deployed.one_round, {}),
         Offer("compare", "flows.deployed.comparison", deployed.comparison, {}),
     ]
-
-
-def _groups(config: Config) -> Sequence[str]:
-    return list(getattr(config.study, "groups", {}))
 
 
 def form_of(offer: Offer) -> dict[str, Any]:

@@ -52,7 +52,7 @@ def ablation(
     left empty stays as it is there.
 
     Args:
-        arms: Arms, or the name of a group of arms. Empty: as in params.yaml.
+        arms: Arms, or one group of them (groups come first). Empty: as in params.yaml.
         seeds: Seeds, each once. Empty: as in params.yaml.
         rounds: Rounds of co-evolution. Empty: as in params.yaml.
         profile: A file of profiles/ to begin with. Empty: params.yaml as it is.

@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
-from ruamel.yaml import YAML
-
-from dynamicrubric.config import load_config
+from dynamicrubric.config import parse_config
 from dynamicrubric.errors import UserError
-from dynamicrubric.plan import expand
 from dynamicrubric.selection import select
 from tasks.disk import disk_errors
 from tasks.study import Study
@@ -45,7 +41,6 @@ def choose(
     chosen = select(text, _run(text, arms), tuple(seeds) or None, rounds)
     if chosen == before:
         return False
-    _check(chosen, path.parent)
     _replace(path, chosen)
     return True
 
@@ -72,24 +67,21 @@ def profile_path(root: Path, name: str) -> Path:
     return root / PROFILES / f"{stem}.yaml"
 
 
-def _run(text: str, arms: Sequence[str]) -> str | list[str] | None:
-    """Return what `select` takes: the name of a group, or names of arms."""
-    groups = YAML(typ="safe", pure=True).load(text)["study"].get("groups") or {}
-    if len(arms) == 1 and arms[0] in groups:
-        return arms[0]
-    return list(arms) or None
-
-
-def _check(text: str, folder: Path) -> None:
-    """Refuse settings that `dynamicrubric plan` would refuse, before they take the place of others.
+def _run(text: str, names: Sequence[str]) -> str | list[str] | None:
+    """Return what `select` takes: the name of a group, or names of arms.
 
     Raises:
-        UserError: names the key, the value and what is allowed.
+        UserError: a group is named beside something else.
     """
-    with tempfile.TemporaryDirectory(dir=folder, prefix=".settings-") as made:
-        path = Path(made) / PARAMS
-        path.write_text(text, encoding="utf-8")
-        expand(load_config(path))
+    groups = parse_config(text, PARAMS).study.groups
+    named = [name for name in names if name in groups]
+    if named and len(names) > 1:
+        raise UserError(
+            doing="choosing the arms of the study",
+            got=f"the group {named[0]!r} beside {', '.join(n for n in names if n != named[0])}",
+            expected="one group alone, or arms",
+        )
+    return named[0] if named else list(names) or None
 
 
 def _read(path: Path) -> str:
