@@ -49,9 +49,10 @@ def prepare() -> None:
     """Write the prepared data."""
 
     def run() -> None:
+        from flows.nesting import run_nested
         from flows.prepare import run_prepare
 
-        run_prepare()
+        run_nested(run_prepare)
 
     _with_server(run)
 
@@ -64,7 +65,7 @@ def warm_start(role: Annotated[str, typer.Argument(help="policy or generator")])
         from flows.nesting import run_nested
         from flows.prepare import run_warm_start
 
-        run_nested(run_warm_start, role)
+        run_nested(run_warm_start, role=role)
 
     _with_server(run)
 
@@ -77,7 +78,7 @@ def start(key: Key) -> None:
         from flows.nesting import run_nested
         from flows.round import run_start
 
-        run_nested(run_start, key)
+        run_nested(run_start, key=key)
 
     _with_server(run)
 
@@ -90,7 +91,7 @@ def round_(key: Key) -> None:
         from flows.nesting import run_nested
         from flows.round import run_round
 
-        run_nested(run_round, key)
+        run_nested(run_round, key=key)
 
     _with_server(run)
 
@@ -101,8 +102,9 @@ def compare() -> None:
 
     def run() -> None:
         from flows.compare import compare as run_compare
+        from flows.nesting import run_nested
 
-        run_compare()
+        run_nested(run_compare)
 
     _with_server(run)
 

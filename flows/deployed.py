@@ -14,7 +14,6 @@ from prefect import flow
 from prefect.artifacts import create_markdown_artifact
 from prefect.client.orchestration import get_client
 from prefect.client.schemas import State
-from prefect.client.schemas.objects import StateType
 from prefect.logging import get_run_logger
 from prefect.runtime import flow_run
 from prefect.states import Completed
@@ -116,7 +115,7 @@ def _run(choose_stages: Choose) -> State[Any]:
 def _skipped(holder: str) -> State[Any]:
     reason = f"skipped: {holder} is on in this folder; nothing was run or changed"
     get_run_logger().warning("%s", reason)
-    return State(type=StateType.CANCELLED, name=SKIPPED, message=reason)
+    return Completed(name=SKIPPED, message=reason)  # Cancelled would end the process with a trace
 
 
 def _run_stages(study: Study, stages: list[Stage]) -> State[Any]:

@@ -25,24 +25,23 @@ T = TypeVar("T")
 _TROUBLE: Final = (PrefectException, httpx.HTTPError, OSError)
 
 
-def run_nested(flow: Flow[[str], T], argument: str) -> None:
-    """Run a flow of one parameter, under the study's task that runs it if there is one."""
+def run_nested(flow: Flow[..., T], **arguments: str) -> None:
+    """Run a stage's flow, under the study's task that runs it if there is one."""
     parent = os.environ.get(TASK_RUN)
-    made = _make_run(flow, argument, UUID(parent)) if parent else None
+    made = _make_run(flow, arguments, UUID(parent)) if parent else None
     if made is None:
-        flow(argument)
+        flow(**arguments)
     else:
         run_flow(flow, flow_run=made)
 
 
-def _make_run(flow: Flow[[str], T], argument: str, parent: UUID) -> FlowRun | None:
+def _make_run(flow: Flow[..., T], arguments: dict[str, str], parent: UUID) -> FlowRun | None:
     """Make the flow's run; None if the server has no such task (yet): then it stands alone."""
-    (name,) = flow.parameters.properties
     try:
         with get_client(sync_client=True) as client:
             return client.create_flow_run(
                 flow,
-                parameters={name: argument},
+                parameters=arguments,
                 parent_task_run_id=parent,
                 tags=TagsContext.get().current_tags,
                 state=Pending(),

@@ -79,4 +79,5 @@ def ended(root: Path) -> UserError:
 def run_as_child() -> None:
     """Become the flow run that the worker asks for, and end with the worker: `flows run`."""
     die_with_parent(int(os.environ.get(GUARDED_PID) or os.getppid()))
+    del sys.argv[1:]  # the run's id is in the environment
     runpy.run_module("prefect.engine", run_name="__main__")
