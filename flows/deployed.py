@@ -101,7 +101,7 @@ def _run(choose_stages: Choose) -> State[Any]:
     """
     study = Study.here()
     with get_client(sync_client=True) as client:
-        client.update_flow_run(flow_run.id, tags=[*flow_run.tags, *process_tags(study.root)])
+        client.update_flow_run(flow_run.id, tags={*flow_run.tags, *process_tags(study.root)})
     lock = lock_path(study)
     held = try_exclusive(lock, f"{WHAT} that Prefect runs as {flow_run.name}")
     if held is None:
