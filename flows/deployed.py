@@ -16,7 +16,7 @@ from prefect.client.orchestration import get_client
 from prefect.client.schemas import State
 from prefect.logging import get_run_logger
 from prefect.runtime import flow_run
-from prefect.states import Completed
+from prefect.states import Cancelled, Completed
 from pydantic import Field
 
 from flows.ablation import submit_stages
@@ -32,7 +32,6 @@ from tasks.shipping import ship_study
 from tasks.study import Study
 
 FLOW: Final = "study"
-SKIPPED: Final = "Skipped"
 Choose = Callable[[Study], list[Stage]]
 
 Arms = tuple[str, ...]
@@ -115,7 +114,7 @@ def _run(choose_stages: Choose) -> State[Any]:
 def _skipped(holder: str) -> State[Any]:
     reason = f"skipped: {holder} is on in this folder; nothing was run or changed"
     get_run_logger().warning("%s", reason)
-    return Completed(name=SKIPPED, message=reason)  # Cancelled would end the process with a trace
+    return Cancelled(message=reason)  # not a name of our own: the UI's lists leave those out
 
 
 def _run_stages(study: Study, stages: list[Stage]) -> State[Any]:

@@ -6,6 +6,7 @@ of them end with it, and it ends with the command that started it (`make ui`, `m
 
 from __future__ import annotations
 
+import logging
 import os
 import runpy
 import signal
@@ -80,4 +81,23 @@ def run_as_child() -> None:
     """Become the flow run that the worker asks for, and end with the worker: `flows run`."""
     die_with_parent(int(os.environ.get(GUARDED_PID) or os.getppid()))
     del sys.argv[1:]  # the run's id is in the environment
-    runpy.run_module("prefect.engine", run_name="__main__")
+    skips = _Skips()
+    for name in ("prefect.flow_runs", "prefect.engine"):
+        logging.getLogger(name).addFilter(skips)
+    try:
+        runpy.run_module("prefect.engine", run_name="__main__")
+    except SystemExit:
+        if not skips.seen:
+            raise
+
+
+class _Skips(logging.Filter):
+    """Lets a skipped run end in peace: Prefect ends each cancelled run as a fault, with a trace."""
+
+    seen = False
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        error = record.exc_info[1] if record.exc_info else None
+        is_skip = type(error).__name__ == "CancelledRun"  # Prefect is not imported yet
+        self.seen = self.seen or is_skip
+        return not is_skip
