@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from prefect.client.orchestration import get_client
 from prefect.exceptions import ParameterTypeError
+from prefect.settings import PREFECT_API_URL, temporary_settings
 from prefect.utilities.schema_tools import is_valid_schema, validate
 
 from dynamicrubric.config import load_config
@@ -139,6 +140,7 @@ def test_choice_of_a_profile_and_a_group_of_it(study: Study) -> None:
     assert [run.arm for run in config.study.runs] == ["coevolved", "stale", "frozen", "static"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("flow", "values"),
     [
@@ -148,7 +150,7 @@ def test_choice_of_a_profile_and_a_group_of_it(study: Study) -> None:
     ],
 )
 def test_run_while_a_study_is_on_is_skipped_and_says_whose(
-    server: str, study: Study, flow: Any, values: dict[str, Any]
+    client: Any, study: Study, flow: Any, values: dict[str, Any]
 ) -> None:
     before = (study.root / "params.yaml").read_bytes()
     with exclusive(lock_path(study), "the study of somebody"):
@@ -161,6 +163,7 @@ def test_run_while_a_study_is_on_is_skipped_and_says_whose(
     assert not (study.root / "data").exists()
 
 
+@pytest.mark.slow
 def test_run_with_an_arm_that_is_not_there_fails_with_the_reason(server: str, study: Study) -> None:
     before = (study.root / "params.yaml").read_bytes()
     state = deployed.ablation(arms=("nonsense",), return_state=True)
@@ -171,10 +174,11 @@ def test_run_with_an_arm_that_is_not_there_fails_with_the_reason(server: str, st
 
 @pytest.fixture
 def client(server: str) -> Iterator[Any]:
-    with get_client(sync_client=True) as found:
+    with temporary_settings({PREFECT_API_URL: server}), get_client(sync_client=True) as found:
         yield found
 
 
+@pytest.mark.slow
 def test_registering_again_keeps_the_schedule_and_its_switch(study: Study, client: Any) -> None:
     deploy("0 2 * * *", "Europe/Berlin", paused=True)
     deploy()
@@ -187,13 +191,15 @@ def test_registering_again_keeps_the_schedule_and_its_switch(study: Study, clien
     assert client.read_deployment_by_name("study/compare").schedules == []
 
 
-def test_registering_a_schedule_that_is_none_is_refused(study: Study, server: str) -> None:
+@pytest.mark.slow
+def test_registering_a_schedule_that_is_none_is_refused(study: Study, client: Any) -> None:
     with pytest.raises(UserError, match="five fields"):
         deploy("at night")
     with pytest.raises(UserError, match="time zone"):
         deploy("0 2 * * *", "Nowhere/City")
 
 
+@pytest.mark.slow
 def test_registering_over_another_projects_deployment_is_refused(
     study: Study, client: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:

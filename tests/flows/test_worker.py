@@ -14,6 +14,7 @@ from uuid import UUID
 import pytest
 from prefect.client.orchestration import get_client
 from prefect.client.schemas.filters import FlowRunFilter, FlowRunFilterParentFlowRunId
+from prefect.settings import PREFECT_API_URL, temporary_settings
 
 from dynamicrubric.yamlio import load_yaml
 from flows.driver import lock_path
@@ -40,7 +41,7 @@ def working(project: Any) -> Iterator[subprocess.Popen[str]]:
 
 @pytest.fixture
 def client(server: str) -> Iterator[Any]:
-    with get_client(sync_client=True) as found:
+    with temporary_settings({PREFECT_API_URL: server}), get_client(sync_client=True) as found:
         yield found
         for name in ("ablation", "round", "compare"):  # one server for the projects of all tests
             deployment = client_deployment(found, name)
