@@ -68,9 +68,10 @@ def prepare() -> None:
     """Write the prepared data."""
 
     def run() -> None:
+        from flows.nesting import run_nested
         from flows.prepare import run_prepare
 
-        run_prepare()
+        run_nested(run_prepare)
 
     _with_server(run)
 
@@ -80,9 +81,10 @@ def warm_start(role: Annotated[str, typer.Argument(help="policy or generator")])
     """Train P_0 or G_0."""
 
     def run() -> None:
+        from flows.nesting import run_nested
         from flows.prepare import run_warm_start
 
-        run_warm_start(role)
+        run_nested(run_warm_start, role=role)
 
     _with_server(run)
 
@@ -92,9 +94,10 @@ def start(key: Key) -> None:
     """Measure the untrained policy: round 0."""
 
     def run() -> None:
+        from flows.nesting import run_nested
         from flows.round import run_start
 
-        run_start(key)
+        run_nested(run_start, key=key)
 
     _with_server(run)
 
@@ -104,9 +107,10 @@ def round_(key: Key) -> None:
     """Run one round of one arm and seed."""
 
     def run() -> None:
+        from flows.nesting import run_nested
         from flows.round import run_round
 
-        run_round(key)
+        run_nested(run_round, key=key)
 
     _with_server(run)
 
@@ -117,8 +121,9 @@ def compare() -> None:
 
     def run() -> None:
         from flows.compare import compare as run_compare
+        from flows.nesting import run_nested
 
-        run_compare()
+        run_nested(run_compare)
 
     _with_server(run)
 
@@ -147,6 +152,43 @@ def ui(
     from flows.ui import ui as run
 
     raise typer.Exit(run(prefect_port, mlflow_port))
+
+
+@app.command()
+def deploy(
+    cron: Annotated[
+        str, typer.Option(help="When the study runs, e.g. '0 2 * * *'; schedules stay without.")
+    ] = "",
+    timezone: Annotated[str, typer.Option(help="The schedule's time zone.")] = "UTC",
+    paused: Annotated[bool, typer.Option("--paused", help="Register it switched off.")] = False,
+) -> None:
+    """Register the study with Prefect: forms and schedules of its UI."""
+    _settle_environment()
+    from flows.services import prefect_server
+
+    with prefect_server(Path.cwd()):
+        from flows.deploy import deploy as run_deploy
+
+        run_deploy(cron or None, timezone, paused=paused)
+    print("Start them from the pages (`make ui`) or with `prefect deployment run NAME`.")
+
+
+@app.command()
+def worker() -> None:
+    """Run what Prefect's UI and schedules start; `make ui` has one already."""
+    _settle_environment()
+    from flows.worker import worker as run_worker
+
+    raise typer.Exit(run_worker())
+
+
+@app.command(hidden=True)
+def run() -> None:
+    """Be the process of one run that a worker starts."""
+    _settle_environment()
+    from flows.worker import run_as_child
+
+    run_as_child()
 
 
 def _settle_environment() -> None:
