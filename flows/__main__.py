@@ -40,15 +40,16 @@ def ablation(
     _settle_environment()
     from dynamicrubric.selection import split_names, split_seeds
     from flows.driver import run_ablation
-    from flows.planning import Choice
+    from flows.settings import Choice
 
     if group and arms:
         raise UserError(
             doing="choosing what to run", got="--group and --arms", expected="one of the two"
         )
     choice = Choice(
-        run=group or (split_names(arms) if arms else None),
-        seeds=split_seeds(seeds) if seeds else None,
+        group=group or None,
+        arms=tuple(split_names(arms)) if arms else (),
+        seeds=tuple(split_seeds(seeds)) if seeds else (),
         rounds=rounds,
     )
     raise typer.Exit(run_ablation(choice))

@@ -23,7 +23,7 @@ from flows.ablation import submit_stages
 from flows.driver import WHAT, all_stages, check_ended, lock_path, shared_imports, tidy
 from flows.planning import check_dvc_lock, settle_plan
 from flows.progress import Progress
-from flows.settings import choose
+from flows.settings import Choice, lay_choice
 from flows.stages import Stage, needed_for
 from flows.staleness import fresh_stages
 from flows.studypage import study_page
@@ -58,7 +58,8 @@ def ablation(
     """
 
     def stages(study: Study) -> list[Stage]:
-        choose(study, arms=arms, seeds=seeds, rounds=rounds, profile=profile)
+        choice = Choice(arms, seeds, rounds, profile)
+        lay_choice(study.root, choice, say=get_run_logger().info)
         fresh = Study(study.root)
         settle_plan(fresh, say=get_run_logger().info)
         return all_stages(fresh)

@@ -21,9 +21,10 @@ from dynamicrubric.errors import DynamicRubricError
 from dynamicrubric.plan import ROLES
 from dynamicrubric.report import compare_arms
 from dynamicrubric.report import console as report
-from flows.planning import Choice, check_dvc_lock, lay_choice, settle_plan, work_left
+from flows.planning import check_dvc_lock, settle_plan, work_left
 from flows.progress import Progress, shown
 from flows.services import prefect_server
+from flows.settings import Choice, lay_choice
 from flows.stages import Stage, stages_of
 from flows.staleness import fresh_stages
 from tasks.locks import exclusive

@@ -1,48 +1,60 @@
-"""Settings of a study that come from the form of a deployment: checked, then written."""
+"""What a person chose to run, in a form or on a command line: checked, then written."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Final
 
 from dynamicrubric.config import parse_config
 from dynamicrubric.errors import UserError
 from dynamicrubric.selection import select
 from tasks.disk import disk_errors
-from tasks.study import Study
 
-PARAMS = "params.yaml"
-PROFILES = "profiles"
+PARAMS: Final = "params.yaml"
+PROFILES: Final = "profiles"
+Say = Callable[[str], None]
 
 
-def choose(
-    study: Study,
-    *,
-    arms: Sequence[str] = (),
-    seeds: Sequence[int] = (),
-    rounds: int | None = None,
-    profile: str | None = None,
-) -> bool:
-    """Write params.yaml with other arms, seeds, rounds; return whether that changed it.
+@dataclass(frozen=True)
+class Choice:
+    """What to run of a study; what is empty or None is as params.yaml has it.
 
-    Args:
-        study: whose settings they are; the caller holds its lock.
-        arms: names of arms, or the name of one group; empty for those that are there.
-        seeds: seeds; empty for those that are there.
-        rounds: rounds; None for as many as are there.
+    Attributes:
+        arms: names of arms, or the name of one group alone.
+        seeds: seeds of every arm.
+        rounds: rounds of every arm.
         profile: name of a file in profiles/, with or without `.yaml`, to begin with.
+        group: name of a group, instead of `arms`.
+    """
+
+    arms: tuple[str, ...] = ()
+    seeds: tuple[int, ...] = ()
+    rounds: int | None = None
+    profile: str | None = None
+    group: str | None = None
+
+
+def lay_choice(root: Path, choice: Choice, *, say: Say) -> None:
+    """Write what was chosen into params.yaml, so that the file says what is run.
+
+    The caller holds the study's lock.
 
     Raises:
         UserError: the choice is not possible. Nothing is written then.
     """
-    path = study.root / PARAMS
+    if choice == Choice():
+        return
+    path = root / PARAMS
     before = _read(path)
-    text = _read(profile_path(study.root, profile)) if profile else before
-    chosen = select(text, _run(text, arms), tuple(seeds) or None, rounds)
+    text = _read(profile_path(root, choice.profile)) if choice.profile else before
+    run = choice.group or _run(text, choice.arms)
+    chosen = select(text, run, choice.seeds or None, choice.rounds)
     if chosen == before:
-        return False
+        return
     _replace(path, chosen)
-    return True
+    say("What was chosen is written into params.yaml")
 
 
 def profiles(root: Path) -> list[str]:

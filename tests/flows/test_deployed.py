@@ -18,7 +18,7 @@ from dynamicrubric.plan import expand, write_plan
 from flows import deployed
 from flows.deploy import Offer, deploy, form_of, offers
 from flows.driver import lock_path
-from flows.settings import choose
+from flows.settings import Choice, lay_choice
 from tasks.locks import exclusive
 from tasks.study import Study
 
@@ -106,7 +106,7 @@ def test_wrong_values_are_refused_without_the_form_as_well() -> None:
         ({"rounds": 0}, "rounds"),
         ({"profile": "nonsense"}, "one of postcards"),
         ({"profile": "../params"}, "one of postcards"),
-        ({"arms": ["study", "frozen"], "profile": "postcards"}, "one group alone"),
+        ({"arms": ("study", "frozen"), "profile": "postcards"}, "one group alone"),
     ],
 )
 def test_choice_that_is_not_possible_writes_nothing(
@@ -114,7 +114,7 @@ def test_choice_that_is_not_possible_writes_nothing(
 ) -> None:
     before = (study.root / "params.yaml").read_bytes()
     with pytest.raises(UserError, match=said):
-        choose(study, **wanted)
+        lay_choice(study.root, Choice(**wanted), say=print)
     assert (study.root / "params.yaml").read_bytes() == before
     assert sorted(path.name for path in study.root.iterdir()) == [
         "cells.yaml",
@@ -123,19 +123,22 @@ def test_choice_that_is_not_possible_writes_nothing(
     ]
 
 
-def test_choice_is_written_and_the_rest_kept(study: Study) -> None:
-    assert choose(study, arms=["frozen"], seeds=[3, 4], rounds=2)
-    config = load_config(study.root / "params.yaml")
-    runs = {run.arm: (run.seeds, run.rounds) for run in config.study.runs}
-    assert runs == {"frozen": ((3, 4), 2)}
-    assert config.study.arms.keys() == {"coevolved", "frozen"}
-    assert "# A study of seconds" in (study.root / "params.yaml").read_text(encoding="utf-8")
-    assert not choose(study, arms=["frozen"], seeds=[3, 4], rounds=2)
-    assert not choose(study)
+def test_choice_is_written_once_and_the_rest_kept(study: Study) -> None:
+    said: list[str] = []
+    for _ in range(2):
+        chosen = Choice(arms=("frozen",), seeds=(3, 4), rounds=2)
+        lay_choice(study.root, chosen, say=said.append)
+        config = load_config(study.root / "params.yaml")
+        runs = {run.arm: (run.seeds, run.rounds) for run in config.study.runs}
+        assert runs == {"frozen": ((3, 4), 2)}
+        assert config.study.arms.keys() == {"coevolved", "frozen"}
+        assert "# A study of seconds" in (study.root / "params.yaml").read_text(encoding="utf-8")
+    assert len(said) == 1
 
 
-def test_choice_of_a_profile_and_a_group_of_it(study: Study) -> None:
-    assert choose(study, profile="postcards.yaml", arms=["default"])
+@pytest.mark.parametrize("named", [{"arms": ("default",)}, {"group": "default"}])
+def test_choice_of_a_profile_and_a_group_of_it(study: Study, named: dict[str, Any]) -> None:
+    lay_choice(study.root, Choice(profile="postcards.yaml", **named), say=print)
     config = load_config(study.root / "params.yaml")
     assert [run.arm for run in config.study.runs] == ["coevolved", "stale", "frozen", "static"]
 
