@@ -1,7 +1,8 @@
 """Command line of the library: `dynamicrubric validate` and `dynamicrubric plan`.
 
-Both read params.yaml alone: no model, no heavy library, an answer in under two seconds. Training
-is started by `make reproduce`, `python -m flows ablation` or `dvc repro`.
+They read params.yaml, and `plan` the records of what was run here: no model, no heavy library, an
+answer in under two seconds. Training is started by `make reproduce`, `python -m flows ablation` or
+`dvc repro`.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ import typer
 from dynamicrubric.boundary import run_with_boundary
 from dynamicrubric.config import Config, load_config
 from dynamicrubric.plan import Plan, expand, is_written, write_plan
-from dynamicrubric.planview import cell_count
+from dynamicrubric.planview import cell_count, cost_lines, lattice_table, ranges
 
 app = typer.Typer(
     help="Rubric generators and policies that are trained against each other.",
@@ -46,8 +47,11 @@ def plan(
     check: Annotated[
         bool, typer.Option("--check", help="Write nothing; exit with 1 if the plan differs.")
     ] = False,
+    graph: Annotated[
+        Path | None, typer.Option("--graph", help="Draw the lattice too: an SVG, PNG or PDF.")
+    ] = None,
 ) -> None:
-    """Expand the settings into cells and write them down for DVC."""
+    """Expand the settings into cells, write them down for DVC, and show what they cost."""
     config = load_config(params)
     study = expand(config)
     if check:
@@ -55,7 +59,32 @@ def plan(
         return
     verb = "Wrote" if write_plan(study, cells) else "Unchanged:"
     typer.echo(f"{verb} {cells}")
+    _show(config, study, params.absolute().parent)
+    if graph is not None:
+        from dynamicrubric.report.latticepicture import draw_lattice
+
+        draw_lattice(study, graph)
+        typer.echo(f"Drew {graph}")
+
+
+def _show(config: Config, study: Plan, root: Path) -> None:
+    """Print the lattice and what it will cost."""
+    from rich.console import Console
+    from rich.text import Text
+
+    from dynamicrubric.estimate import estimate_plan
+    from dynamicrubric.report.cellfiles import find_cell
+
+    everything = [*study.starts.values(), *study.cells.values()]
+    finished = {cell.key for cell in everything if find_cell(root, cell) is not None}
+    trained = sum(key in finished for key in study.cells)
     typer.echo(cell_count(config.study, study))
+    console = Console()
+    console.print(lattice_table(study))
+    whole, left = estimate_plan(study, root), estimate_plan(study, root, finished)
+    lines = cost_lines(whole, left, config.runtime.slots)
+    for line in [f"{trained} of {len(study.cells)} cells are trained.", *lines]:
+        console.print(Text(line), soft_wrap=True)
 
 
 def _check(study: Plan, params: Path, cells: Path) -> None:
@@ -75,7 +104,8 @@ def _summary(config: Config, study: Plan) -> list[str]:
     width = max(len(run.arm) for run in runs)
     arms = config.study.arms
     return [cell_count(config.study, study)] + [
-        f"  {run.arm:<{width}}  {arms[run.arm].question}" for run in runs
+        f"  {run.arm:<{width}}  {arms[run.arm].question} (seeds: {ranges(run.seeds)})"
+        for run in runs
     ]
 
 

@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final
 
-from dynamicrubric.cells import Cell
+from dynamicrubric.cells import Cell, digest
 from dynamicrubric.config import Config
 from dynamicrubric.errors import UserError
 from dynamicrubric.lattice import Plan, expand
-from dynamicrubric.yamlio import dump_yaml, load_yaml
+from dynamicrubric.yamlio import dump_yaml, parse_yaml, read_text, yaml_text
 
 HEADER: Final = (
     "# Generated from params.yaml by `dynamicrubric plan`; do not edit.\n"
     "# arms: the path of each arm and seed, round 0 first. cells: one DVC stage each.\n"
 )
+_SUMS: Final = "# sums: "
+"""Begins the header's last line: the hashes of the plan and of the text below, so that a file that
+is as it was written need not be parsed; a large study's takes a second."""
 
 
 def plan_document(plan: Plan) -> dict[str, Any]:
@@ -37,19 +41,33 @@ def _entry(cell: Cell) -> dict[str, Any]:
 
 def is_written(plan: Plan, path: Path) -> bool:
     """Return whether a cells.yaml holds exactly this plan."""
+    document = plan_document(plan)
     try:
-        found = load_yaml(path)
+        text = read_text(path)
+        return _has_sums(document, text) or parse_yaml(text, str(path)) == document
     except UserError:  # absent, or broken by a merge: either way to be written anew
         return False
-    return found == plan_document(plan)
 
 
 def write_plan(plan: Plan, path: Path) -> bool:
     """Write cells.yaml if it differs from the plan; return whether it was written."""
     if is_written(plan, path):
         return False
-    dump_yaml(plan_document(plan), path, header=HEADER)
+    document = plan_document(plan)
+    sums = _sums(document, yaml_text(document))
+    dump_yaml(document, path, header=f"{HEADER}{_SUMS}{sums}\n")
     return True
+
+
+def _has_sums(document: Mapping[str, Any], text: str) -> bool:
+    """Say whether a cells.yaml was written for this plan, and is as it was written."""
+    before, mark, rest = text.partition(_SUMS)
+    sums, _, body = rest.partition("\n")
+    return before == HEADER and bool(mark) and sums == _sums(document, body)
+
+
+def _sums(document: Mapping[str, Any], body: str) -> str:
+    return f"{digest(document)[:16]} {hashlib.sha256(body.encode('utf-8')).hexdigest()[:16]}"
 
 
 def stage_structure(document: Mapping[str, Any]) -> dict[str, str]:
@@ -72,7 +90,8 @@ def load_plan(config: Config, path: Path) -> Plan:
         UserError: cells.yaml is missing, edited by hand, or older than params.yaml.
     """
     plan = expand(config)
-    if load_yaml(path) != plan_document(plan):
+    text, document = read_text(path), plan_document(plan)
+    if not _has_sums(document, text) and parse_yaml(text, str(path)) != document:
         raise UserError(
             doing=f"reading {path}",
             got="a plan that does not match params.yaml",

@@ -11,10 +11,12 @@ from typing import Any, Final
 
 from dynamicrubric.arms import Selection
 from dynamicrubric.config import parse_config
+from dynamicrubric.errors import UserError
 from dynamicrubric.plan import expand
 from dynamicrubric.yamlio import edit_yaml
 
 NAME: Final = "params.yaml"
+MAX_RANGE: Final = 1000
 
 
 def select(
@@ -70,3 +72,39 @@ def _listed(selections: Sequence[Selection]) -> list[Any]:
         entry = one.model_dump(mode="json", exclude_none=True)
         found += entry["arms"] if entry.keys() == {"arms"} else [entry]
     return found
+
+
+def split_names(text: str) -> list[str]:
+    """Read names from a command line.
+
+    >>> split_names("coevolved, static")
+    ['coevolved', 'static']
+    """
+    return [name.strip() for name in text.split(",")]
+
+
+def split_seeds(text: str) -> list[int]:
+    """Read seeds from a command line: numbers and ranges.
+
+    Raises:
+        UserError: a part is neither.
+
+    >>> split_seeds("1-3,7")
+    [1, 2, 3, 7]
+    """
+    seeds: list[int] = []
+    for part in split_names(text):
+        first, dash, last = part.partition("-")
+        if not (first.isdecimal() and (last.isdecimal() or not dash) and len(part) < 24):
+            raise UserError(
+                doing="choosing seeds", got=repr(part), expected="numbers and ranges, as in 1,2,5-7"
+            )
+        numbers = range(int(first), int(last or first) + 1)
+        if not 0 < len(numbers) <= MAX_RANGE:
+            raise UserError(
+                doing="choosing seeds",
+                got=f"a range of {len(numbers)} seeds, {part!r}",
+                expected=f"1 to {MAX_RANGE} of them",
+            )
+        seeds += numbers
+    return seeds

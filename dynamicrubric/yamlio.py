@@ -118,6 +118,16 @@ def _parse(yaml: YAML, text: str, name: str) -> Any:  # noqa: ANN401 - whatever 
         ) from None
 
 
+def yaml_text(document: Mapping[str, Any]) -> str:
+    """Return a mapping as block-style YAML 1.2, keys in the order given."""
+    yaml = YAML(typ="safe", pure=True)
+    yaml.default_flow_style = False
+    yaml.sort_base_mapping_type_on_output = False  # type: ignore[assignment]  # ruamel types it None
+    stream = io.StringIO()
+    yaml.dump(dict(document), stream)
+    return stream.getvalue()
+
+
 def dump_yaml(document: Mapping[str, Any], path: Path, *, header: str = "") -> None:
     """Write a mapping as block-style YAML 1.2, keys in the order given, atomically.
 
@@ -130,14 +140,10 @@ def dump_yaml(document: Mapping[str, Any], path: Path, *, header: str = "") -> N
             got="no folder of that name" if not path.is_dir() else "a folder",
             expected="the name of a file in a folder that exists",
         )
-    yaml = YAML(typ="safe", pure=True)
-    yaml.default_flow_style = False
-    yaml.sort_base_mapping_type_on_output = False  # type: ignore[assignment]  # ruamel types it None
     temporary = path.with_name(f".{path.name}.tmp")
     try:
         with temporary.open("w", encoding="utf-8") as stream:
-            stream.write(header)
-            yaml.dump(dict(document), stream)
+            stream.write(header + yaml_text(document))
         temporary.replace(path)
     finally:
         temporary.unlink(missing_ok=True)

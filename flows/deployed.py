@@ -57,9 +57,10 @@ def ablation(
     """
 
     def stages(study: Study) -> list[Stage]:
-        choose(study, arms=arms, seeds=seeds, rounds=rounds, profile=profile)
+        say = get_run_logger().info
+        choose(study, arms=arms, seeds=seeds, rounds=rounds, profile=profile, say=say)
         fresh = Study(study.root)
-        settle_plan(fresh, say=get_run_logger().info)
+        settle_plan(fresh, say=say)
         return all_stages(fresh)
 
     return _run(stages)

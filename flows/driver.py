@@ -21,7 +21,7 @@ from dynamicrubric.errors import DynamicRubricError
 from dynamicrubric.plan import ROLES
 from dynamicrubric.report import compare_arms
 from dynamicrubric.report import console as report
-from flows.planning import check_dvc_lock, settle_plan
+from flows.planning import Choice, check_dvc_lock, lay_choice, settle_plan, work_left
 from flows.progress import Progress, shown
 from flows.services import prefect_server
 from flows.stages import Stage, stages_of
@@ -38,15 +38,18 @@ WHAT: Final = "the study"
 """What the lease in a study's lock calls it."""
 
 
-def run_ablation() -> int:
+def run_ablation(choice: Choice | None = None) -> int:
     """Run the study of the current folder; return the exit code.
+
+    Args:
+        choice: what to run of it; it is written into params.yaml. None runs what that says.
 
     Raises:
         DynamicRubricError: stages failed; names them, their reasons and their logs.
     """
     console = Console()
     try:
-        _run(console)
+        _run(console, choice or Choice())
     except KeyboardInterrupt:  # said here: Typer would turn it into a bare exit code
         console.print("Stopped. The same command goes on from here.")
         return EXIT_INTERRUPTED
@@ -58,12 +61,13 @@ def lock_path(study: Study) -> Path:
     return study.work / "locks" / "study.lock"
 
 
-def _run(console: Console) -> None:
+def _run(console: Console, choice: Choice) -> None:
     study = Study.here()
     # What happens is on the display and in the log files; Prefect's own lines are in its pages.
     os.environ.setdefault("PREFECT_LOGGING_HANDLERS_CONSOLE_LEVEL", "CRITICAL")
     with exclusive(lock_path(study), WHAT):
         check_dvc_lock(study.root)
+        lay_choice(study.root, choice, say=console.print)
         settle_plan(study, say=console.print)
         console.print("Starting the study's Prefect server and MLflow store ...")
         with shared_imports(study), prefect_server(study.root):
@@ -81,10 +85,7 @@ def _run_stages(study: Study, console: Console) -> None:
     tidy(study)
     stages = all_stages(study)
     progress = Progress(study.plan, stages, study.work)
-    console.print(
-        f"{len(study.plan.cells)} cells to train, {study.config.runtime.slots} side by side; "
-        "logs in work/logs"
-    )
+    console.print(work_left(study.plan, study.root, study.config.runtime.slots))
     flow = run_study.with_options(task_runner=thread_runner(len(stages)))
     with shown(progress, console), runs_of(study.root):
         check_ended(flow(study, stages, progress))

@@ -3,16 +3,64 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 from dynamicrubric.config import load_config
 from dynamicrubric.errors import UserError
 from dynamicrubric.plan import RUNS_DIR, Plan, expand, stage_structure, write_plan
-from dynamicrubric.yamlio import load_yaml
+from dynamicrubric.report.cellfiles import find_cell
+from dynamicrubric.selection import select
+from dynamicrubric.yamlio import load_yaml, read_text
 from tasks.study import Study
 
 Say = Callable[[str], None]
+
+
+@dataclass(frozen=True)
+class Choice:
+    """What to run, as `dynamicrubric.selection.select` takes it; None leaves params.yaml as it is.
+
+    Attributes:
+        run: the name of a group, or names of arms.
+        seeds: seeds of every arm.
+        rounds: rounds of every arm.
+    """
+
+    run: str | Sequence[str] | None = None
+    seeds: Sequence[int] | None = None
+    rounds: int | None = None
+
+
+def lay_choice(root: Path, choice: Choice, *, say: Say, profile: Path | None = None) -> bool:
+    """Write what was chosen into params.yaml, so that the file says what is run.
+
+    Args:
+        root: the project's folder.
+        choice: what to run.
+        say: told when the file has changed.
+        profile: a file to begin with in the place of params.yaml.
+
+    Returns:
+        Whether the file has changed.
+
+    Raises:
+        UserError: the choice is impossible; nothing was written.
+    """
+    if choice == Choice() and profile is None:
+        return False
+    path = root / "params.yaml"
+    before = read_text(path)
+    text = read_text(profile) if profile is not None else before
+    chosen = select(text, choice.run, choice.seeds, choice.rounds)
+    if chosen == before:
+        return False
+    temporary = path.with_name(".params.yaml.tmp")
+    temporary.write_text(chosen, encoding="utf-8")
+    temporary.replace(path)
+    say("What was chosen is written into params.yaml: study.run, study.seeds, study.rounds")
+    return True
 
 
 def settle_plan(study: Study, *, say: Say) -> Plan:
@@ -68,6 +116,16 @@ def plan_stage(study: Study) -> None:
             remedy="run the same `dvc` command again: cells.yaml is up to date now",
         )
     print(f"{len(plan.cells)} cells to train, {plan.num_arm_rounds} without sharing")
+
+
+def work_left(plan: Plan, root: Path, slots: int) -> str:
+    """Say how many cells are still to be trained."""
+    total = len(plan.cells)
+    left = sum(find_cell(root, cell) is None for cell in plan.cells.values())
+    if not left:
+        return f"All {total} cells are trained; checking that nothing has changed"
+    number = f"{left} of {total}" if left < total else f"{left}"
+    return f"{number} cells to train, {slots} side by side; logs in work/logs"
 
 
 def _set_aside(study: Study, plan: Plan, say: Say) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
@@ -17,6 +17,7 @@ from rich.table import Table
 from rich.text import Text
 
 from dynamicrubric.plan import Plan
+from dynamicrubric.planview import ranges
 from flows.stages import Stage
 from tasks.logtail import last_lines
 
@@ -154,12 +155,25 @@ class Progress:
             arms.add_column(f"round {number}", justify="center")
         with self._lock:
             states = dict(self._state)
-        for (arm, seed), keys in self._plan.paths.items():
-            cells = [states[("start@" if i == 0 else "round@") + key] for i, key in enumerate(keys)]
-            arms.add_row(Text(f"{arm} (seed {seed})"), *(MARKS[state] for state in cells))
+        for arm, seeds in self._seeds_by_arm().items():
+            name = f"{arm} (seed{'s' * (len(seeds) > 1)} {ranges(seeds)})"
+            paths = [self._plan.paths[(arm, seed)] for seed in seeds]
+            arms.add_row(Text(name), *(self._marks(paths, i, states) for i in range(rounds)))
         bar = ProgressBar(total=1.0, completed=self.share_done(), width=40)
         lines = [Text(line) for line in self.doing()]
         return Group(Text(""), arms, Text(""), *lines, bar, Text(self.summary()))
+
+    def _seeds_by_arm(self) -> dict[str, list[int]]:
+        found: dict[str, list[int]] = {}
+        for arm, seed in self._plan.paths:
+            found.setdefault(arm, []).append(seed)
+        return found
+
+    @staticmethod
+    def _marks(paths: Sequence[Sequence[str]], number: int, states: Mapping[str, str]) -> str:
+        """Return a round's marks, one a seed; none where the arm does not have the round."""
+        stage = "start@" if number == 0 else "round@"
+        return "".join(MARKS[states[stage + keys[number]]] for keys in paths if number < len(keys))
 
 
 def clock(seconds: float) -> str:

@@ -7,8 +7,8 @@ from pathlib import Path
 
 from dynamicrubric.config import parse_config
 from dynamicrubric.errors import UserError
-from dynamicrubric.selection import select
-from tasks.disk import disk_errors
+from dynamicrubric.yamlio import read_text
+from flows.planning import Choice, Say, lay_choice
 from tasks.study import Study
 
 PARAMS = "params.yaml"
@@ -22,6 +22,7 @@ def choose(
     seeds: Sequence[int] = (),
     rounds: int | None = None,
     profile: str | None = None,
+    say: Say = lambda text: None,
 ) -> bool:
     """Write params.yaml with other arms, seeds, rounds; return whether that changed it.
 
@@ -31,18 +32,15 @@ def choose(
         seeds: seeds; empty for those that are there.
         rounds: rounds; None for as many as are there.
         profile: name of a file in profiles/, with or without `.yaml`, to begin with.
+        say: told when the file has changed.
 
     Raises:
         UserError: the choice is not possible. Nothing is written then.
     """
-    path = study.root / PARAMS
-    before = _read(path)
-    text = _read(profile_path(study.root, profile)) if profile else before
-    chosen = select(text, _run(text, arms), tuple(seeds) or None, rounds)
-    if chosen == before:
-        return False
-    _replace(path, chosen)
-    return True
+    base = profile_path(study.root, profile) if profile else None
+    text = read_text(base or study.root / PARAMS)
+    choice = Choice(_run(text, arms), tuple(seeds) or None, rounds)
+    return lay_choice(study.root, choice, say=say, profile=base)
 
 
 def profiles(root: Path) -> list[str]:
@@ -82,15 +80,3 @@ def _run(text: str, names: Sequence[str]) -> str | list[str] | None:
             expected="one group alone, or arms",
         )
     return named[0] if named else list(names) or None
-
-
-def _read(path: Path) -> str:
-    with disk_errors("reading the settings", path):
-        return path.read_text(encoding="utf-8")
-
-
-def _replace(path: Path, text: str) -> None:
-    temporary = path.with_name(f".{path.name}.tmp")
-    with disk_errors("writing the settings", path):
-        temporary.write_text(text, encoding="utf-8")
-        temporary.replace(path)

@@ -119,6 +119,22 @@ def test_cli_plan_writes_the_cells_once(project: Path) -> None:
     assert done.stdout.startswith("Wrote cells.yaml\n11 cells")
     again = dynamicrubric("plan", cwd=project)
     assert again.stdout.startswith("Unchanged: cells.yaml")
+    rows = [line.split() for line in done.stdout.splitlines()]
+    assert ["stale", "1", "=", "coevolved", "=", "coevolved", "s1-r2", "s1-r3"] in rows
+    assert "0 of 11 cells are trained." in done.stdout
+    assert "no earlier run in this folder" in done.stdout
+
+
+def test_cli_plan_draws_the_lattice(project: Path) -> None:
+    done = dynamicrubric("plan", "--graph", "lattice.svg", cwd=project)
+    assert done.returncode == 0
+    assert "Drew lattice.svg" in done.stdout
+    text = (project / "lattice.svg").read_text(encoding="utf-8")
+    assert text.rstrip().endswith("</svg>")
+    refused = dynamicrubric("plan", "--graph", "lattice.txt", cwd=project)
+    assert refused.returncode == 2
+    assert "lattice.txt" in refused.stderr
+    assert ".svg or .png or .pdf" in refused.stderr
 
 
 def test_cli_plan_check_of_an_older_plan_exits_one_and_leaves_it(project: Path) -> None:
