@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
 from pathlib import Path
 
 from dynamicrubric.config import load_config
 from dynamicrubric.errors import UserError
 from dynamicrubric.plan import RUNS_DIR, Plan, expand, stage_structure, write_plan
 from dynamicrubric.yamlio import load_yaml
+from flows.settings import Say
 from tasks.study import Study
-
-Say = Callable[[str], None]
 
 
 def settle_plan(study: Study, *, say: Say) -> Plan:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import pytest
 from prefect.client.orchestration import get_client
-from prefect.exceptions import ParameterTypeError
+from prefect.exceptions import ObjectNotFound, ParameterTypeError
 from prefect.settings import PREFECT_API_URL, temporary_settings
 from prefect.utilities.schema_tools import is_valid_schema, validate
 
@@ -179,6 +180,10 @@ def test_run_with_an_arm_that_is_not_there_fails_with_the_reason(server: str, st
 def client(server: str) -> Iterator[Any]:
     with temporary_settings({PREFECT_API_URL: server}), get_client(sync_client=True) as found:
         yield found
+        for name in ("ablation", "round", "compare"):  # the server is all tests'
+            with suppress(ObjectNotFound):
+                deployment = found.read_deployment_by_name(f"study/{name}")
+                found.delete_deployment(deployment.id)
 
 
 @pytest.mark.slow

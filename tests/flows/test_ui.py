@@ -17,7 +17,7 @@ PREFECT = "http://127.0.0.1:4200/api"
 
 
 class Server:
-    """Stands for MLflow's server: it goes on."""
+    """Stands for MLflow's server, and for a worker: it goes on."""
 
     def poll(self) -> None: ...
 
@@ -38,6 +38,7 @@ def commands(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[list[str]]
     monkeypatch.chdir(tmp_path)
     monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)
     monkeypatch.setattr(pages, "running", running)
+    monkeypatch.setattr(pages, "work", lambda root: nullcontext(Server()))
     monkeypatch.setattr(pages, "answers", lambda address: True)
     monkeypatch.setattr(pages, "prepare_store", lambda root: None)
     monkeypatch.setattr(pages, "prefect_server", lambda *a, **k: nullcontext(PREFECT))
@@ -54,6 +55,7 @@ def test_ui_of_a_local_store_serves_both(
     assert len(commands) == 1
     said = capsys.readouterr().out
     assert "http://127.0.0.1:4200/dashboard\n" in said
+    assert "and what it runs" in said
     assert "http://127.0.0.1:5005\n" in said
 
 
@@ -71,9 +73,12 @@ def test_ui_of_a_tracking_server_shows_its_address_and_serves_no_second(
     assert "5005" not in said
 
 
-def test_ui_during_a_study_says_whose_prefect_page_it_is(
-    commands: list[list[str]], capsys: pytest.CaptureFixture[str]
+def test_ui_during_a_study_says_whose_prefect_page_it_is_and_starts_no_worker(
+    commands: list[list[str]],
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    monkeypatch.setattr(pages, "work", lambda root: pytest.fail("a worker was started"))
     with pytest.raises(KeyboardInterrupt):
         pages.ui(4300, 5005)
     assert "http://127.0.0.1:4200/dashboard (the running study's" in capsys.readouterr().out
