@@ -36,6 +36,7 @@ from dynamicrubric.config import (
     resolve_arm,
 )
 from dynamicrubric.errors import UserError
+from dynamicrubric.grid import grid_structure, planned_grids
 from dynamicrubric.versions import STEP_VERSIONS
 from dynamicrubric.yamlio import dump_yaml, load_yaml
 
@@ -45,6 +46,7 @@ ROLES = ("policy", "generator")
 HEADER = (
     "# Generated from params.yaml by `dynamicrubric plan`; do not edit.\n"
     "# arms: the path of each arm and seed, round 0 first. cells: one DVC stage each.\n"
+    "# grids: of each seed the folders of rounds 0 to 2 that the G x P grid reads.\n"
 )
 ResponseSource = Literal["current", "start", "anchors"]
 
@@ -390,6 +392,7 @@ def plan_document(plan: Plan) -> dict[str, Any]:
         "shared": plan.shared,
         "starts": {key: _entry(cell) for key, cell in plan.starts.items()},
         "cells": {key: _entry(cell) for key, cell in plan.cells.items()},
+        "grids": {key: grid.entry for key, grid in planned_grids(plan).items()},
     }
 
 
@@ -415,7 +418,7 @@ def write_plan(plan: Plan, path: Path) -> bool:
 
 
 def stage_structure(document: Mapping[str, Any]) -> dict[str, str]:
-    """Return what DVC's graph depends on: each cell's key and where it starts from.
+    """Return what DVC's graph depends on: each cell's key and where it starts, what grids read.
 
     A change of values alone leaves the graph as it is, and a running `dvc repro` picks the values
     up; a change of structure needs a new run of DVC.
@@ -424,7 +427,7 @@ def stage_structure(document: Mapping[str, Any]) -> dict[str, str]:
         f"{group}/{key}": str(entry.get("prev"))
         for group in ("starts", "cells")
         for key, entry in (document.get(group) or {}).items()
-    }
+    } | grid_structure(document)
 
 
 def load_plan(config: Config, path: Path) -> Plan:

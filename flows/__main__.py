@@ -93,6 +93,18 @@ def round_(key: Key) -> None:
 
 
 @app.command()
+def grid(key: Annotated[str, typer.Argument(help="A grid of cells.yaml.")]) -> None:
+    """Measure each generator of a seed on each policy's held-out responses."""
+
+    def run() -> None:
+        from flows.grid import run_grid
+
+        run_grid(key)
+
+    _with_server(run)
+
+
+@app.command()
 def compare() -> None:
     """Compare the arms of a finished study."""
 

@@ -18,6 +18,7 @@ from rich.text import Text
 
 from dynamicrubric.boundary import EXIT_INTERRUPTED, EXIT_OK
 from dynamicrubric.errors import DynamicRubricError
+from dynamicrubric.grid import planned_grids
 from dynamicrubric.plan import ROLES
 from dynamicrubric.report import compare_arms
 from dynamicrubric.report import console as report
@@ -25,6 +26,7 @@ from flows.planning import check_dvc_lock, settle_plan
 from flows.progress import Progress, shown
 from flows.services import prefect_server
 from flows.stages import stages_of
+from tasks.artefact import RECORD_NAME
 from tasks.locks import exclusive
 from tasks.sharedhost import shared_host
 from tasks.shipping import reconcile, ship_study
@@ -67,9 +69,12 @@ def _run(console: Console) -> None:
 
 
 def _fork_host(study: Study) -> AbstractContextManager[object]:
-    """Share a fork host among the cells, unless all of them are finished."""
-    cells = study.plan.cells.values()
-    if all((study.cell_dir(cell) / METRICS_FILE).is_file() for cell in cells):
+    """Share a fork host among the cells and grids, unless all of them are finished."""
+    last = [study.cell_dir(cell) / METRICS_FILE for cell in study.plan.cells.values()]
+    last += [
+        study.root / grid.directory / RECORD_NAME for grid in planned_grids(study.plan).values()
+    ]
+    if all(path.is_file() for path in last):
         return nullcontext()
     threads = study.config.runtime.threads_per_task
     return shared_host((*PRELOAD, *TRACKER_PRELOAD), threads, study.work / "locks")
