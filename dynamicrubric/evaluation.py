@@ -131,10 +131,9 @@ def measure_sets(
     max_unscored_rate: float,
     seed_name: tuple[str | int, ...],
 ) -> list[MeasuredSet]:
-    """Write a rubric for each set, judge it and measure it; see `evaluate_sets`.
+    """Write a rubric for each set, judge it and measure it.
 
-    Args:
-        where: which sets they are, as a person reads it.
+    `where` says which sets they are, as a person reads it; the rest is as in `evaluate_sets`.
 
     Raises:
         InstrumentError: a rate is above its limit.

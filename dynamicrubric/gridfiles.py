@@ -40,16 +40,12 @@ def read_sets(evaluation_dir: Path) -> tuple[list[SampledSet], Quality]:
         texts = tuple(str(text) for text in rows.sort_values("sample_index")["text"])
         responses = ResponseSet(str(prompt_id), str(rows["prompt"].iloc[0]), texts)
         sets.append(SampledSet(f"{prompt_id}/{index}", responses, (), ()))
-    known = {
-        (str(row.prompt_id), str(row.text)): float(row.true_quality)
-        for row in table.itertuples(index=False)
-    }
+    names = zip(table["prompt_id"].map(str), table["text"].map(str), strict=True)
+    known = dict(zip(names, table["true_quality"].map(float), strict=True))
     return sets, lambda prompt_id, text: known[prompt_id, text]
 
 
-def write_grid(
-    measured: Mapping[tuple[str, str], Sequence[MeasuredSet]], out_dir: Path
-) -> None:
+def write_grid(measured: Mapping[tuple[str, str], Sequence[MeasuredSet]], out_dir: Path) -> None:
     """Write metrics.json (generator, policy, figure) and rubrics.parquet, a row a rubric.
 
     Args:

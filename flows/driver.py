@@ -114,12 +114,12 @@ def _failure(ended: dict[str, State[str]]) -> DynamicRubricError:
 def _say_results(study: Study, console: Console) -> None:
     questions = {name: arm.question for name, arm in study.config.study.arms.items()}
     found = compare_arms(study.plan, questions, study.root)
-    console.print(report(found.outcomes, found.differences, found.questions))
+    console.print(report(found.outcomes, found.differences, found.questions, found.coevolution))
     results = Path("results")
     console.print(
         Text(
             f"\nTable:   {results / 'table.md'}; every figure in {results / 'metrics.csv'}\n"
-            f"Picture: {results / 'study.png'}\n"
+            f"Picture: {results / 'study.png'}; generators by policies: {results / 'grid.png'}\n"
             "Logs:    work/logs, a folder for each cell\n"
             "Pages:   `make ui` serves Prefect at http://127.0.0.1:4200 and MLflow at "
             "http://127.0.0.1:5000"
