@@ -11,6 +11,7 @@ from rich.console import Console
 
 from dynamicrubric.errors import UserError
 from dynamicrubric.grid import GENERATORS, POLICIES, planned_grids
+from dynamicrubric.metrics import ROUND_METRICS
 from dynamicrubric.report import compare_arms, console, heat_map, markdown, write_comparison
 from dynamicrubric.report.cellfiles import SET_METRICS, load_cell
 from dynamicrubric.report.coevolution import coevolution_notes, read_coevolution
@@ -232,7 +233,7 @@ def test_field_without_a_value_with_one_seed_has_no_mean_and_is_drawn_as_a_dash(
     holed = GridTable(tuple(rows), table.seeds)
     assert holed.mean("G_1", "P_0", "delta_gap") is None
     assert holed.standard_error("G_1", "P_0", "delta_gap") is None
-    assert texts(heat_map(holed))[3] == "–"
+    assert texts(heat_map(holed))[3] == ROUND_METRICS["delta_gap"].show(None)
 
 
 def test_pictures_of_the_grid_are_whole_and_drawn_the_same_twice(fake_study):
