@@ -15,8 +15,8 @@ from dynamicrubric.metrics import ROUND_METRICS
 from dynamicrubric.report import compare_arms, console, heat_map, markdown, write_comparison
 from dynamicrubric.report.cellfiles import SET_METRICS, load_cell
 from dynamicrubric.report.coevolution import coevolution_notes, read_coevolution
-from dynamicrubric.report.gridtable import GridTable, missing_grids, read_grids
-from dynamicrubric.report.heatmap import PANELS
+from dynamicrubric.report.gridtable import GridTable, missing_grids, read_grids, write_grid_csv
+from dynamicrubric.report.heatmap import PANELS, draw_grid
 from dynamicrubric.stats import holm
 
 PAIR = ("coevolved", "stale")
@@ -78,10 +78,10 @@ def test_study_without_a_grid_says_what_one_takes_and_still_writes_its_files(fak
 
 def test_grid_csv_has_the_tables_rows_with_their_counts(fake_study):
     study = fake_study(arms=PAIR, seeds=(1, 2), rounds=2)
-    found = write_comparison(study.plan, study.questions, study.root, study.root / "results")
+    table = read_grids(study.plan, study.root)
+    write_grid_csv(table, study.root / "results/grid.csv")
     with (study.root / "results/grid.csv").open(newline="") as stream:
         rows = list(csv.DictReader(stream))
-    table = found.coevolution.table
     assert list(rows[0]) == [
         "seed", "generator", "policy", "metric", "value", "n_scored", "n_total"
     ]  # fmt: skip
@@ -238,12 +238,13 @@ def test_field_without_a_value_with_one_seed_has_no_mean_and_is_drawn_as_a_dash(
 
 def test_pictures_of_the_grid_are_whole_and_drawn_the_same_twice(fake_study):
     study = fake_study(arms=PAIR, rounds=2)
+    table = read_grids(study.plan, study.root)
     contents = []
     for name in ("one", "two"):
-        write_comparison(study.plan, study.questions, study.root, study.root / name)
-        ElementTree.parse(study.root / name / "grid.svg")
-        contents.append((study.root / name / "grid.svg").read_bytes())
-        assert (study.root / name / "grid.png").read_bytes().startswith(b"\x89PNG")
+        png, svg = draw_grid(table, study.root / name / "grid.png")
+        ElementTree.parse(svg)
+        contents.append(svg.read_bytes())
+        assert png.read_bytes().startswith(b"\x89PNG")
     assert contents[0] == contents[1]
 
 
