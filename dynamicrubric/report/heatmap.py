@@ -81,7 +81,7 @@ def _draw_panel(axes: Axes, table: GridTable, metric: str, *, named: bool) -> No
     for row, generator in enumerate(GENERATORS):
         for column, policy in enumerate(POLICIES):
             value = means[row][column]
-            dark = value is not None and (value - low) < DARK * (high - low)
+            dark = value is not None and (value - low) <= DARK * (high - low)
             error = table.standard_error(generator, policy, metric)
             text = facts.show(value) + (
                 f"\n\u00b1 {facts.show(error)}" if error is not None else ""

@@ -213,6 +213,14 @@ def test_heat_map_writes_every_mean_in_its_field(fake_study):
     ]
 
 
+def test_panel_of_equal_values_is_dark_with_white_writing(fake_study):
+    study = fake_study(arms=PAIR, rounds=2)  # the made-up ranks are all alike
+    panel = heat_map(read_grids(study.plan, study.root)).axes[PANELS.index("rank_accuracy")]
+    assert {text.get_color() for text in panel.texts} == {"white"}
+    (image,) = panel.images
+    assert image.to_rgba(image.get_array())[..., :3].max() < 0.5
+
+
 def test_heat_map_of_three_seeds_has_standard_errors_and_of_two_has_none(fake_study):
     study = fake_study(arms=PAIR, seeds=(1, 2, 3), rounds=2)
     table = read_grids(study.plan, study.root)
