@@ -15,7 +15,8 @@ from typing import TYPE_CHECKING, Any, Final
 from dynamicrubric.versions import STEP_VERSIONS
 
 if TYPE_CHECKING:
-    from dynamicrubric.plan import Cell, Plan
+    from dynamicrubric.cells import Cell
+    from dynamicrubric.lattice import Plan
 
 COEVOLVED: Final = "coevolved"
 STALE: Final = "stale"

@@ -8,7 +8,7 @@ import signal
 import subprocess
 import sys
 import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -123,9 +123,10 @@ def steps_of(cell: Cell) -> int:
 class StageRunner:
     """Runs stages with `dvc repro -s`, as many at a time as there are slots."""
 
-    def __init__(self, root: Path, slots: int) -> None:
-        """Run in the project folder `root`."""
+    def __init__(self, root: Path, slots: int, fresh: Collection[str] = ()) -> None:
+        """Run in the project folder `root`; the stages named `fresh` have nothing to do."""
         self._root = root
+        self._fresh = frozenset(fresh)
         self._slots = Slots(slots)
         self._running: set[subprocess.Popen[bytes]] = set()
         self._stopped = False
@@ -141,6 +142,8 @@ class StageRunner:
         Raises:
             StageFailed: its command failed.
         """
+        if stage.name in self._fresh:
+            return False
         log = self.log_of(stage)
         log.parent.mkdir(parents=True, exist_ok=True)
         command = [sys.executable, "-m", "dvc", "--wait-for-lock", "repro", "-s", stage.name]

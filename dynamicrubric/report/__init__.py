@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
 
+from dynamicrubric.durable import naming
 from dynamicrubric.grid import COEVOLVED
 from dynamicrubric.plan import Plan
 from dynamicrubric.report.coevolution import CoEvolution, read_coevolution
@@ -101,11 +102,16 @@ def write_comparison(
     """
     found = compare_arms(plan, questions, root)
     figures, table = results / "metrics.csv", results / "table.md"
-    write_metrics_csv(found.outcomes, figures)
-    text = markdown(found.outcomes, found.differences, questions, found.coevolution)
-    table.write_text(text, encoding="utf-8")
-    pictures = draw_study(found.outcomes, results / "study.png")
-    grid = results / "grid.csv"
-    write_grid_csv(found.coevolution.table, grid)
-    maps = draw_grid(found.coevolution.table, results / "grid.png")
+    table_text = markdown(found.outcomes, found.differences, questions, found.coevolution)
+    grid, picture, grid_map = (results / name for name in ("grid.csv", "study.png", "grid.png"))
+    with naming(figures):
+        write_metrics_csv(found.outcomes, figures)
+    with naming(table):
+        table.write_text(table_text, encoding="utf-8")
+    with naming(picture):
+        pictures = draw_study(found.outcomes, picture)
+    with naming(grid):
+        write_grid_csv(found.coevolution.table, grid)
+    with naming(grid_map):
+        maps = draw_grid(found.coevolution.table, grid_map)
     return replace(found, files=(figures, table, *pictures, grid, *maps))

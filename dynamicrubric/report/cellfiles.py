@@ -104,7 +104,7 @@ class CellFiles:
         Raises:
             UserError: the record does not name it, or its bytes are not those recorded.
         """
-        return recorded_file(self.folder / artefact, self.records.get(artefact), name)
+        return checked_file(self.folder / artefact / name, self.records.get(artefact))
 
     def round_metrics(self) -> dict[str, Measured]:
         """Return every round metric, checked, in the order of the fixed list.
@@ -149,14 +149,13 @@ class CellFiles:
         )
 
 
-def recorded_file(folder: Path, record: Mapping[str, Any] | None, name: str) -> Path:
-    """Return a file of an artefact after comparing it with the artefact's record.
+def checked_file(path: Path, record: Mapping[str, Any] | None) -> Path:
+    """Return an artefact's file after comparing it with the artefact's record, None: no record.
 
     Raises:
         UserError: the record does not name it, or its bytes are not those recorded.
     """
-    path = folder / name
-    facts = record["files"].get(name) if record else None
+    facts = record["files"].get(path.name) if record else None
     expected = "a file that its record names" if facts is None else str(facts["sha256"])
     got = _sha256(path)
     if facts is None or got != facts["sha256"]:

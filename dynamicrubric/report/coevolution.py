@@ -8,8 +8,9 @@ corrected within each half.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field, replace
+from itertools import takewhile
 from pathlib import Path
 from typing import Final
 
@@ -21,7 +22,6 @@ from dynamicrubric.grid import (
     NEEDS,
     POLICIES,
     UNDER,
-    planned_grids,
 )
 from dynamicrubric.metrics import ROUND_METRICS
 from dynamicrubric.plan import Plan
@@ -41,7 +41,7 @@ from dynamicrubric.report.evidence import (
     evidence,
     signed,
 )
-from dynamicrubric.report.gridtable import GridTable, grid_values, read_grids
+from dynamicrubric.report.gridtable import GridTable, grid_values, grids_of, read_grids
 from dynamicrubric.stats import LEVEL
 
 GAP: Final = "delta_gap"
@@ -73,13 +73,22 @@ class CoEvolution:
     deviation: float = 0.0
 
 
-def read_coevolution(plan: Plan, root: Path) -> CoEvolution:
+def read_coevolution(
+    plan: Plan, root: Path, *, partial: bool = False, without: Collection[str] = ()
+) -> CoEvolution:
     """Read both halves of the figure, as far as the plan has them.
+
+    Args:
+        plan: the lattice of cells.
+        root: the project's folder.
+        partial: leave out grids that are missing.
+        without: keys of cells to leave out, with what comes after them.
 
     Raises:
         UserError: a grid or a cell is missing or altered, or its figures are impossible.
     """
-    table = read_grids(plan, root)
+    plan = _without(plan, without)
+    table = read_grids(plan, root, partial=partial)
     gaps = _gaps(plan, root, table) if table.rows else ()
     paths = {generator: _paths_under(plan, arm) for generator, arm in UNDER.items()}
     planned = {generator: own for generator, own in paths.items() if own}
@@ -88,7 +97,7 @@ def read_coevolution(plan: Plan, root: Path) -> CoEvolution:
     against = [
         compare_values(QUALITY, (f"under {BEST}", ends[BEST]), (f"under {g}", ends[g]))
         for g in planned
-        if g != BEST and BEST in planned
+        if g != BEST and BEST in planned and ends[g].keys() & ends[BEST].keys()
     ]
     together = corrected([*gains, *against])
     return CoEvolution(
@@ -159,7 +168,7 @@ def diagonal_deviation(plan: Plan, root: Path, table: GridTable) -> float:
     may sample another token.
     """
     deviation = 0.0
-    for grid in planned_grids(plan).values():
+    for grid in grids_of(plan, table):
         for generator, (policy, cell) in zip(GENERATORS, grid.policies.items(), strict=False):
             for metric, own in load_cell(root, cell).round_metrics().items():
                 if metric in SET_METRICS:
@@ -190,13 +199,22 @@ def _gaps(plan: Plan, root: Path, table: GridTable) -> list[Difference]:
     ]
 
 
+def _without(plan: Plan, keys: Collection[str]) -> Plan:
+    """Return the plan with each path ending before the first cell that is left out."""
+    paths = {
+        place: tuple(takewhile(lambda key: key not in keys, path))
+        for place, path in plan.paths.items()
+    }
+    return replace(plan, paths={place: path for place, path in paths.items() if path})
+
+
 def _paths_under(plan: Plan, arm: str) -> dict[int, tuple[str, ...]]:
     """Return the arm's path by seed, of seeds in which it starts from `coevolved`'s P_1."""
     paths = {seed: keys for (name, seed), keys in plan.paths.items() if name == arm}
     return {
         seed: keys
         for seed, keys in paths.items()
-        if len(keys) > LAST_ROUND and plan.paths.get((COEVOLVED, seed), (None, None))[1] == keys[1]
+        if len(keys) > LAST_ROUND and plan.paths.get((COEVOLVED, seed), ())[1:2] == keys[1:2]
     }
 
 

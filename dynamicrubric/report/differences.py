@@ -109,7 +109,7 @@ class Difference:
 def paired_differences(
     plan: Plan, root: Path, *, arm: str, metric: str = "true_quality"
 ) -> tuple[Difference, ...]:
-    """Compare one arm with each other arm on the last round.
+    """Compare one arm with each other arm on the last round that all of them have.
 
     Args:
         plan: the lattice of cells.
@@ -123,8 +123,9 @@ def paired_differences(
     """
     others = [name for name in dict.fromkeys(name for name, _ in plan.paths) if name != arm]
     values: dict[str, dict[int, ArmValues]] = {}
+    last = min(len(keys) for keys in plan.paths.values()) - 1
     for (name, seed), keys in plan.paths.items():
-        values.setdefault(name, {})[seed] = arm_values(plan, root, keys[-1], metric)
+        values.setdefault(name, {})[seed] = arm_values(plan, root, keys[last], metric)
     return tuple(
         compare_values(metric, (arm, values[arm]), (name, values[name])) for name in others
     )

@@ -22,7 +22,7 @@ from dynamicrubric.report.cellfiles import (
     SET_METRICS,
     Measured,
     check_rubric_figures,
-    recorded_file,
+    checked_file,
 )
 from dynamicrubric.report.differences import ArmValues, check_figure
 from dynamicrubric.stats import MIN_SEEDS, prompt_means
@@ -101,12 +101,13 @@ def missing_grids(plan: Plan, root: Path) -> tuple[str, ...]:
     return tuple(key for key, grid in grids.items() if _find_record(grid, root) is None)
 
 
-def read_grids(plan: Plan, root: Path) -> GridTable:
+def read_grids(plan: Plan, root: Path, *, partial: bool = False) -> GridTable:
     """Read the grids of a plan.
 
     Args:
         plan: the lattice of cells.
         root: the project's folder.
+        partial: leave out the seeds of `missing_grids`.
 
     Raises:
         UserError: grids are missing or were measured of other artefacts (all are named), or a
@@ -114,7 +115,9 @@ def read_grids(plan: Plan, root: Path) -> GridTable:
     """
     grids = planned_grids(plan)
     missing = missing_grids(plan, root)
-    if missing:
+    if partial:
+        grids = {key: grid for key, grid in grids.items() if key not in missing}
+    elif missing:
         raise UserError(
             doing="reading the G x P grid",
             got=f"no grid, or one of other generators or responses, for {', '.join(missing)}",
@@ -130,10 +133,15 @@ def read_grids(plan: Plan, root: Path) -> GridTable:
     return GridTable(rows, tuple(grid.seed for grid in grids.values()))
 
 
+def grids_of(plan: Plan, table: GridTable) -> list[PlannedGrid]:
+    """Return the grids whose figures a table has: all that are planned, unless it is partial."""
+    return [grid for grid in planned_grids(plan).values() if grid.seed in table.seeds]
+
+
 def grid_values(
     plan: Plan, root: Path, table: GridTable, metric: str
 ) -> dict[tuple[str, str], dict[int, ArmValues]]:
-    """Return a metric by prompt for each (generator, policy) and seed.
+    """Return a metric by prompt for each (generator, policy) and seed of the table.
 
     Args:
         plan: the lattice of cells.
@@ -148,9 +156,9 @@ def grid_values(
     import pyarrow.parquet as pq
 
     found: dict[tuple[str, str], dict[int, ArmValues]] = {}
-    for grid in planned_grids(plan).values():
+    for grid in grids_of(plan, table):
         folder = root / grid.directory
-        path = recorded_file(folder, _read_record(folder), RUBRICS_FILE)
+        path = checked_file(folder / RUBRICS_FILE, _read_record(folder))
         columns = ["generator", "policy", "prompt_id", metric]
         rows = pq.read_table(path, columns=columns).to_pylist()
         for generator in GENERATORS:
@@ -199,7 +207,7 @@ def _read_record(folder: Path) -> Mapping[str, Any] | None:
 
 def _figures(grid: PlannedGrid, root: Path) -> dict[tuple[str, str], dict[str, Measured]]:
     folder = root / grid.directory
-    path = recorded_file(folder, _read_record(folder), FIGURES_FILE)
+    path = checked_file(folder / FIGURES_FILE, _read_record(folder))
     stored = json.loads(path.read_text(encoding="utf-8"))["metrics"]
     found = {
         (generator, policy): {

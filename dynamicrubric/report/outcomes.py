@@ -46,8 +46,8 @@ class OutcomeTable:
     Attributes:
         rows: one a figure.
         arms: arm names.
-        seeds: seeds, the same for every arm.
-        last_round: T; round 0 is the untrained policy.
+        seeds: every seed that some arm was run with.
+        last_round: the largest T of an arm; round 0 is the untrained policy.
     """
 
     rows: tuple[Outcome, ...]
@@ -58,11 +58,11 @@ class OutcomeTable:
     def __post_init__(self) -> None:
         """Assert that no figure is missing, doubled, or of an arm or seed that is not listed."""
         assert len(self._by_place) == len(self.rows), "a figure is there twice"
-        paths = dict.fromkeys((row.arm, row.seed) for row in self.rows)
+        paths = self._last_rounds
         expected = {
             (arm, seed, number, metric)
-            for arm, seed in paths
-            for number in range(self.last_round + 1)
+            for (arm, seed), last in paths.items()
+            for number in range(last + 1)
             for metric in ROUND_METRICS
         }
         odd = sorted(expected ^ set(self._by_place))
@@ -74,16 +74,34 @@ class OutcomeTable:
     def _by_place(self) -> Mapping[Place, Outcome]:
         return {(row.arm, row.seed, row.round, row.metric): row for row in self.rows}
 
+    @cached_property
+    def _last_rounds(self) -> Mapping[tuple[str, int], int]:
+        found: dict[tuple[str, int], int] = {}
+        for row in self.rows:
+            found[(row.arm, row.seed)] = max(row.round, found.get((row.arm, row.seed), 0))
+        return found
+
+    def seeds_of(self, arm: str) -> tuple[int, ...]:
+        """Return the seeds that an arm was run with."""
+        return tuple(seed for seed in self.seeds if (arm, seed) in self._last_rounds)
+
+    def last_round_of(self, arm: str) -> int:
+        """Return T of an arm: the last round that all its seeds have."""
+        return min(self._last_rounds[(arm, seed)] for seed in self.seeds_of(arm))
+
     def at(self, arm: str, seed: int, round_number: int, metric: str) -> Outcome:
         """Return one figure."""
         return self._by_place[(arm, seed, round_number, metric)]
 
     def mean(self, arm: str, round_number: int, metric: str) -> float | None:
-        """Return an arm's mean over seeds, None unless every seed has a value.
+        """Return an arm's mean over its own seeds, None unless each of them has a value.
 
-        A mean over the seeds that happen to have one would compare arms on different seeds.
+        A mean over the seeds that happen to have one would compare rounds on different seeds. None
+        as well for a round that the arm was not run for.
         """
-        values = [self.at(arm, seed, round_number, metric).value for seed in self.seeds]
+        if round_number > self.last_round_of(arm):
+            return None
+        values = [self.at(arm, seed, round_number, metric).value for seed in self.seeds_of(arm)]
         known = [value for value in values if value is not None]
         return sum(known) / len(known) if len(known) == len(values) else None
 

@@ -75,16 +75,12 @@ def _draw_panel(axes: Axes, table: OutcomeTable, metric: str) -> None:
     ends: list[tuple[float, int]] = []
     for number, arm in reversed(list(enumerate(table.arms))):  # the first arm ends up on top
         colour, marker = COLOURS[number % len(COLOURS)], MARKERS[number % len(MARKERS)]
-        if len(table.seeds) > 1:
-            for seed in table.seeds:
-                values = [
-                    table.at(arm, seed, round_number, metric).value
-                    for round_number in range(table.last_round + 1)
-                ]
+        rounds = range(table.last_round_of(arm) + 1)
+        if len(table.seeds_of(arm)) > 1:
+            for seed in table.seeds_of(arm):
+                values = [table.at(arm, seed, number, metric).value for number in rounds]
                 axes.plot(_gaps(values), color=colour, linewidth=0.9, alpha=0.45)
-        means = [
-            table.mean(arm, round_number, metric) for round_number in range(table.last_round + 1)
-        ]
+        means = [table.mean(arm, number, metric) for number in rounds]
         axes.plot(_gaps(means), color=colour, marker=marker, linewidth=2.4, markersize=6.5)
         known = [value for value in means if value is not None]
         if known:
@@ -118,7 +114,7 @@ def _label_ends(axes: Axes, table: OutcomeTable, ends: Sequence[tuple[float, int
         colour = COLOURS[number % len(COLOURS)]
         axes.annotate(
             f"{visible(table.arms[number])}  {value:.3f}",
-            xy=(table.last_round, value),
+            xy=(table.last_round_of(table.arms[number]), value),
             xytext=(1.05, place),
             textcoords="axes fraction",
             va="center",
@@ -130,9 +126,11 @@ def _label_ends(axes: Axes, table: OutcomeTable, ends: Sequence[tuple[float, int
 
 
 def _caption(table: OutcomeTable) -> str:
-    if len(table.seeds) == 1:
+    counts = sorted({len(table.seeds_of(arm)) for arm in table.arms})
+    if counts == [1]:
         return "1 seed"
-    return f"{len(table.seeds)} seeds: thin lines; thick: their mean"
+    number = f"{counts[0]} seeds" if len(counts) == 1 else f"{counts[0]} to {counts[-1]} seeds"
+    return f"{number}: thin lines; thick: their mean"
 
 
 def _gaps(values: Sequence[float | None]) -> list[float]:

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Final
 
 from dynamicrubric.metrics import ROUND_METRICS
+from dynamicrubric.planview import ranges
 from dynamicrubric.report.coevolution import (
     CoEvolution,
     coevolution_grids,
@@ -50,20 +51,32 @@ def shown_rounds(last_round: int) -> list[int]:
 
 def grids(table: OutcomeTable, differences: Sequence[Difference]) -> list[Grid]:
     """Return every table of the comparison, as text."""
-    count = len(table.seeds)
-    seeds = "1 seed" if count == 1 else f"mean of {count} seeds"
+    seeds = _seeds_in_words(table)
     found = [
         _round_grid(table, metric, f"{capital(_label(metric))} by round, {seeds}")
         for metric in BY_ROUND
     ]
     found += [
-        _last_round_grid(table, names, f"{title} in round {table.last_round}, {seeds}")
+        _last_round_grid(table, names, f"{title} in {_last_round_in_words(table)}, {seeds}")
         for title, names in LAST_ROUND.items()
     ]
     if differences:
-        found.append(_difference_grid(differences, table.last_round))
-        found += evidence_grids(differences, table.last_round)
+        last = min(table.last_round_of(arm) for arm in table.arms)
+        found.append(_difference_grid(differences, last))
+        found += evidence_grids(differences, last)
     return found
+
+
+def _seeds_in_words(table: OutcomeTable) -> str:
+    counts = sorted({len(table.seeds_of(arm)) for arm in table.arms})
+    if counts == [1]:
+        return "1 seed"
+    return f"mean of {counts[0]} seeds" if len(counts) == 1 else "mean of each arm's seeds"
+
+
+def _last_round_in_words(table: OutcomeTable) -> str:
+    same = len({table.last_round_of(arm) for arm in table.arms}) == 1
+    return f"round {table.last_round}" if same else "each arm's last round"
 
 
 def footnotes(
@@ -75,9 +88,30 @@ def footnotes(
         meaning = ROUND_METRICS[metric].meaning
         lines.append((_label(metric), f"{meaning} ({_counts(table, metric)})"))
     lines += [(f"{arm}, not all scored", text) for arm, text in _unscored(table)]
+    lines += _unlike(table)
     if len(table.seeds) == 1:
         lines.append(("1 seed", "differences say nothing about what another seed would give"))
     return [*lines, ("seconds", SHARED_SECONDS), *evidence_notes(differences)]
+
+
+def _unlike(table: OutcomeTable) -> list[tuple[str, str]]:
+    """Say which seeds and rounds each arm has, where arms differ in them."""
+    runs: dict[tuple[tuple[int, ...], int], list[str]] = {}
+    for arm in table.arms:
+        runs.setdefault((table.seeds_of(arm), table.last_round_of(arm)), []).append(arm)
+    if len(runs) == 1:
+        return []
+    return [
+        (
+            ", ".join(arms),
+            f"n = {_count(len(seeds), 'seed')} ({ranges(seeds)}), {_count(rounds, 'round')}",
+        )
+        for (seeds, rounds), arms in runs.items()
+    ]
+
+
+def _count(number: int, noun: str) -> str:
+    return f"{number} {noun}{'s' * (number != 1)}"
 
 
 def markdown(
@@ -142,7 +176,8 @@ def _round_grid(table: OutcomeTable, metric: str, title: str) -> Grid:
 
 def _last_round_grid(table: OutcomeTable, names: Sequence[str], title: str) -> Grid:
     rows = tuple(
-        (arm, *(_shown(table, arm, table.last_round, name) for name in names)) for arm in table.arms
+        (arm, *(_shown(table, arm, table.last_round_of(arm), name) for name in names))
+        for arm in table.arms
     )
     return Grid(title, ("arm", *(_label(name) for name in names)), rows)
 
@@ -185,7 +220,8 @@ def _unscored(table: OutcomeTable) -> list[tuple[str, str]]:
     for arm in table.arms:
         names: dict[str, list[str]] = {}
         for metric in ROUND_METRICS:
-            found = [table.at(arm, seed, table.last_round, metric) for seed in table.seeds]
+            last = table.last_round_of(arm)
+            found = [table.at(arm, seed, last, metric) for seed in table.seeds_of(arm)]
             scored, total = sum(row.n_scored for row in found), sum(row.n_total for row in found)
             if scored < total:
                 names.setdefault(f"{scored}/{total}", []).append(_label(metric))

@@ -9,7 +9,14 @@ from typing import Any
 import pytest
 
 from dynamicrubric.config import Config, load_config
-from dynamicrubric.grid import GENERATORS, POLICIES, grid_structure, planned_grids
+from dynamicrubric.grid import (
+    GENERATORS,
+    LAST_ROUND,
+    POLICIES,
+    UNDER,
+    grid_structure,
+    planned_grids,
+)
 from dynamicrubric.plan import Plan, expand, plan_document, stage_structure
 from dynamicrubric.versions import STEP_VERSIONS
 
@@ -19,9 +26,10 @@ ROOT = Path(__file__).resolve().parents[2]
 def planned(**study: Any) -> Plan:
     """Expand the default study with changes of its arms, seeds or rounds."""
     config: Config = load_config(ROOT / "params.yaml")
-    arms = study.pop("arms", tuple(config.study.arms))
+    arms = study.pop("arms", ("coevolved", "stale", "frozen", "static"))
     chosen = {name: config.study.arms[name] for name in arms}
-    changed = config.study.model_copy(update={"arms": chosen, **study})
+    all_run = {"groups": {}, "run": None}
+    changed = config.study.model_copy(update={"arms": chosen, **all_run, **study})
     return expand(config.model_copy(update={"study": changed}))
 
 
@@ -41,6 +49,20 @@ def test_grid_of_each_seed_reads_the_pairs_first_two_rounds() -> None:
         "coevolved-s2-r0", "coevolved-s2-r1", "coevolved-s2-r2"
     ]  # fmt: skip
     assert tuple(grid.policies) == POLICIES
+
+
+def test_group_grid_trains_p_1_under_each_generator_of_the_grid() -> None:
+    study = load_config(ROOT / "params.yaml").study
+    (group,) = study.groups["grid"]
+    assert set(group.arms) == set(UNDER.values())
+    plan = planned(arms=group.arms, rounds=group.rounds)
+    (grid,) = planned_grids(plan).values()
+    assert {plan.paths[arm, grid.seed][1] for arm in group.arms} == {grid.cells[1].key}
+    for generator, arm in UNDER.items():
+        cell = plan.cell(plan.paths[arm, grid.seed][LAST_ROUND])
+        trained = cell.recipe.generator_training is not None
+        under = f"{cell.directory}/generator" if trained else cell.generator_dir
+        assert under == grid.generators[generator]
 
 
 def test_grid_is_the_same_whichever_arm_gave_the_cells_their_names() -> None:

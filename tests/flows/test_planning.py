@@ -10,11 +10,11 @@ from typing import Any
 
 import pytest
 
-from dynamicrubric.config import load_config
+from dynamicrubric.config import ArmRun, load_config
 from dynamicrubric.errors import UserError
 from dynamicrubric.plan import expand, write_plan
 from dynamicrubric.yamlio import dump_yaml, load_yaml
-from flows.planning import check_dvc_lock, plan_stage, settle_plan
+from flows.planning import Choice, check_dvc_lock, lay_choice, plan_stage, settle_plan, work_left
 from tasks.study import Study
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -169,3 +169,43 @@ def test_ablation_with_a_conflicted_dvc_lock_starts_nothing(
     monkeypatch.setattr(driver, "shared_host", lambda *a: pytest.fail("a host was started"))
     with pytest.raises(UserError, match=r"dvc\.lock"):
         driver.run_ablation()
+
+
+def test_choice_is_written_into_the_settings_and_said(study: Study) -> None:
+    said: list[str] = []
+    path = study.root / "params.yaml"
+    lay_choice(study.root, Choice(), say=said.append)
+    assert said == []
+    lay_choice(study.root, Choice(run=["frozen"], seeds=[2, 3], rounds=2), say=said.append)
+    assert load_config(path).study.runs == (ArmRun("frozen", (2, 3), 2),)
+    assert len(said) == 1
+    before = path.read_bytes()
+    with pytest.raises(UserError, match="nobody"):
+        lay_choice(study.root, Choice(run=["nobody"]), say=said.append)
+    assert path.read_bytes() == before
+    assert [entry.name for entry in study.root.iterdir() if entry.name.endswith(".tmp")] == []
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (("--group", "study", "--arms", "frozen"), "--group and --arms"),
+        (("--arms", "nobody"), "names the arm 'nobody'"),
+        (("--group", "nothing"), "run is 'nothing', which is no group"),
+        (("--seeds", "1,x"), "'x'"),
+        (("--seeds", "5-3"), "'5-3'"),
+        (("--seeds", "1,1"), "lists 1 more than once"),
+    ],
+)
+def test_ablation_refuses_an_impossible_choice_and_starts_nothing(
+    project: Any, arguments: tuple[str, ...], said: str
+) -> None:
+    before = (project.root / "params.yaml").read_bytes()
+    assert said in project.flow("ablation", *arguments, fails=True)
+    assert (project.root / "params.yaml").read_bytes() == before
+    assert not (project.root / "data").exists()
+
+
+def test_work_left_says_of_how_many_cells_only_where_some_are_trained() -> None:
+    assert work_left(4, 4, 2).startswith("4 cells to train, 2 side by side")
+    assert work_left(1, 4, 2).startswith("1 of 4 cells to train")

@@ -15,6 +15,7 @@ from dynamicrubric.plan import Plan, expand, plan_document
 from dynamicrubric.report.cellfiles import load_cell
 from dynamicrubric.yamlio import load_yaml
 from flows.stages import Stage, _reason, stages_of, steps_of
+from flows.staleness import unaffected
 from tasks.publish_metrics import CURVES, training_table
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -141,3 +142,13 @@ def test_dvc_plots_a_column_that_every_table_has(fake_study: Callable[..., Any])
     drawn = [(entry["x"], entry["y"]) for plot in declared for entry in plot.values()]
     assert {x for x, _ in drawn} == {"step"}
     assert {y for _, y in drawn} <= set(CURVES)
+
+
+def test_stages_up_to_date_are_those_that_come_after_no_changed_one(
+    plan: Plan, stages: list[Stage]
+) -> None:
+    changed = {"round@coevolved-s1-r2"}
+    waiting = {"round@coevolved-s1-r2", "round@coevolved-s1-r3", "grid@s1", "compare"}
+    assert {stage.name for stage in stages} - unaffected(stages, changed) == waiting
+    assert unaffected(stages, set()) == {stage.name for stage in stages}
+    assert unaffected(stages, {"plan"}) == frozenset()

@@ -11,7 +11,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from dynamicrubric.config import Config, load_config
+from dynamicrubric.config import Config, Selection, load_config
 from dynamicrubric.grid import planned_grids
 from dynamicrubric.plan import Cell, Plan, expand
 from dynamicrubric.report.cellfiles import CELL_FILE, SET_METRICS, find_artefacts
@@ -43,6 +43,7 @@ class FakeStudy:
         arms: tuple[str, ...] = ("coevolved", "stale", "frozen", "static"),
         seeds: tuple[int, ...] = (1,),
         rounds: int = 3,
+        run: tuple[Selection, ...] | None = None,
         prompts: int = 24,
         steps: int = 4,
         write: bool = True,
@@ -50,7 +51,7 @@ class FakeStudy:
         self.root = root
         self.prompts = prompts
         self.steps = steps
-        self.config = _config(arms, seeds, rounds)
+        self.config = _config(arms, seeds, rounds, run)
         self.plan: Plan = expand(self.config)
         self.questions = {
             name: arm.question for name, arm in self.config.study.arms.items() if name in arms
@@ -227,10 +228,17 @@ def _c_k(cell: Cell) -> float:
     return 2 * size / (size - 1)
 
 
-def _config(arms: tuple[str, ...], seeds: tuple[int, ...], rounds: int) -> Config:
+def _config(
+    arms: tuple[str, ...],
+    seeds: tuple[int, ...],
+    rounds: int,
+    run: tuple[Selection, ...] | None,
+) -> Config:
     full = load_config(REPOSITORY / "profiles" / "postcards.yaml"
                        if (REPOSITORY / "profiles" / "postcards.yaml").exists()
                        else REPOSITORY / "params.yaml")  # fmt: skip
     chosen = {name: full.study.arms[name] for name in arms}
-    study = full.study.model_copy(update={"rounds": rounds, "seeds": seeds, "arms": chosen})
+    study = full.study.model_copy(
+        update={"rounds": rounds, "seeds": seeds, "arms": chosen, "groups": {}, "run": run}
+    )
     return full.model_copy(update={"study": study})

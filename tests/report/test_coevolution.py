@@ -10,7 +10,7 @@ import pytest
 from rich.console import Console
 
 from dynamicrubric.errors import UserError
-from dynamicrubric.grid import GENERATORS, POLICIES, planned_grids
+from dynamicrubric.grid import GENERATORS, POLICIES, UNDER, planned_grids
 from dynamicrubric.metrics import ROUND_METRICS
 from dynamicrubric.report import compare_arms, console, heat_map, markdown, write_comparison
 from dynamicrubric.report.cellfiles import SET_METRICS, load_cell
@@ -18,6 +18,7 @@ from dynamicrubric.report.coevolution import coevolution_notes, read_coevolution
 from dynamicrubric.report.gridtable import GridTable, missing_grids, read_grids, write_grid_csv
 from dynamicrubric.report.heatmap import PANELS, draw_grid
 from dynamicrubric.stats import holm
+from tasks.disk import remove
 
 PAIR = ("coevolved", "stale")
 
@@ -170,15 +171,56 @@ def test_generators_under_which_nothing_is_planned_are_named_with_the_arm_it_tak
     assert "not planned: it takes the arm once" in text
 
 
-def test_arm_once_is_read_as_p_2_under_g_1(fake_study):
-    study = fake_study(arms=PAIR, rounds=2)
-    paths = dict(study.plan.paths) | {("once", 1): study.plan.paths["stale", 1]}
+def test_each_arm_is_read_as_p_2_under_its_generator(fake_study):
+    study = fake_study(arms=(*PAIR, "once", "reverted"), rounds=2)
+    found = read_coevolution(study.plan, study.root)
+    outcomes = compare_arms(study.plan, study.questions, study.root).outcomes
+    gains = {one.arm: one.mean for one in found.gains}
+    expected = {
+        f"under {generator}": outcomes.at(arm, 1, 2, "true_quality").value
+        - outcomes.at("coevolved", 1, 1, "true_quality").value
+        for generator, arm in UNDER.items()
+    }
+    assert gains == pytest.approx(expected)
+    assert len(set(gains.values())) == 4
+    assert [one.other for one in found.against] == ["under G~_2", "under G_1", "under G_0"]
+    assert found.not_planned == {}
+    text = markdown(*_compared(study, found))
+    assert "G\\_2 - G\\_0" in text
+    assert "not planned" not in text
+
+
+def test_arm_with_another_first_round_is_not_read_as_p_2_under_its_generator(fake_study):
+    study = fake_study(arms=(*PAIR, "once"), rounds=2)
+    start, _, last = study.plan.paths["once", 1]
+    paths = {**study.plan.paths, ("once", 1): (start, last, last)}
     found = read_coevolution(replace(study.plan, paths=paths), study.root)
-    assert [one.arm for one in found.gains] == ["under G_2", "under G~_2", "under G_1"]
-    assert "G_1" not in found.not_planned
-    apart = paths | {("once", 1): study.plan.paths["stale", 1][:1] * 3}  # another P_1
-    found = read_coevolution(replace(study.plan, paths=apart), study.root)
+    assert [one.arm for one in found.gains] == ["under G_2", "under G~_2"]
     assert found.not_planned["G_1"] == "once does not start from the P_1 of coevolved"
+
+
+def test_part_of_the_figure_is_read_where_a_seeds_grid_is_missing(fake_study):
+    study = fake_study(arms=PAIR, seeds=(1, 2, 3), rounds=2)
+    remove(study.root / planned_grids(study.plan)["s2"].directory)
+    with pytest.raises(UserError, match="for s2"):
+        read_coevolution(study.plan, study.root)
+    found = read_coevolution(study.plan, study.root, partial=True)
+    assert found.table.seeds == (1, 3)
+    assert found.table == read_grids(study.plan, study.root, partial=True)
+    assert {tuple(one.seed for one in gap.by_seed) for gap in found.gaps} == {(1, 3)}
+    assert [one.seed for one in found.gains[0].by_seed] == [1, 2, 3]
+
+
+@pytest.mark.parametrize("seed_of_stale", [1, 2])
+def test_part_of_the_figure_is_read_where_cells_are_missing(fake_study, seed_of_stale):
+    study = fake_study(arms=PAIR, seeds=(1, 2), rounds=2)
+    gone = ("coevolved-s2-r1", f"stale-s{seed_of_stale}-r2")
+    for key in gone:
+        remove(study.root / study.plan.cell(key).directory)
+    found = read_coevolution(study.plan, study.root, partial=True, without=gone)
+    assert found.table.seeds == ((1,) if seed_of_stale == 2 else ())
+    seeds = {one.arm: [row.seed for row in one.by_seed] for one in found.gains}
+    assert seeds == {"under G_2": [1]} | ({"under G~_2": [1]} if seed_of_stale == 2 else {})
 
 
 def _compared(study, found):
