@@ -8,6 +8,7 @@
 #   ARMS=<arm>,<arm>       or arms by name;
 #   SEEDS=1,2 ROUNDS=2     with other seeds (or a range, 1-5) or rounds
 #   PYTEST_ARGS="-k plan"  more arguments for pytest
+#   CRON="0 2 * * *"       when `make deploy` lets the study run; TIMEZONE=Europe/Berlin, else UTC
 PYTHON ?= python3
 TORCH_INDEX ?=
 GROUP ?=
@@ -15,6 +16,8 @@ ARMS ?=
 SEEDS ?=
 ROUNDS ?=
 PYTEST_ARGS ?=
+CRON ?=
+TIMEZONE ?=
 WORKERS ?= logical
 
 SHELL := bash
@@ -57,8 +60,16 @@ repro: $(RUN_DEPS) ## the same through `dvc repro` alone, one stage after anothe
 	@dvc repro
 
 .PHONY: ui
-ui: $(RUN_DEPS) ## start the Prefect and MLflow pages on loopback and print their addresses
+ui: $(RUN_DEPS) ## the Prefect and MLflow pages on loopback, and the worker that runs what is started there
 	@python -m flows ui
+
+.PHONY: deploy
+deploy: $(RUN_DEPS) ## register the study with Prefect; CRON="0 2 * * *" TIMEZONE=... schedules it
+	@python -m flows deploy $(if $(CRON),--cron "$(CRON)") $(if $(TIMEZONE),--timezone "$(TIMEZONE)")
+
+.PHONY: worker
+worker: $(RUN_DEPS) ## run what another Prefect server (PREFECT_API_URL) starts; `make ui` does for its own
+	@python -m flows worker
 
 .PHONY: test
 test: $(TEST_DEPS) ## the tests, without the slow ones

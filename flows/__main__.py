@@ -40,15 +40,16 @@ def ablation(
     _settle_environment()
     from dynamicrubric.selection import split_names, split_seeds
     from flows.driver import run_ablation
-    from flows.planning import Choice
+    from flows.settings import Choice
 
     if group and arms:
         raise UserError(
             doing="choosing what to run", got="--group and --arms", expected="one of the two"
         )
     choice = Choice(
-        run=group or (split_names(arms) if arms else None),
-        seeds=split_seeds(seeds) if seeds else None,
+        group=group or None,
+        arms=tuple(split_names(arms)) if arms else (),
+        seeds=tuple(split_seeds(seeds)) if seeds else (),
         rounds=rounds,
     )
     raise typer.Exit(run_ablation(choice))
@@ -68,9 +69,10 @@ def prepare() -> None:
     """Write the prepared data."""
 
     def run() -> None:
+        from flows.nesting import run_nested
         from flows.prepare import run_prepare
 
-        run_prepare()
+        run_nested(run_prepare)
 
     _with_server(run)
 
@@ -80,9 +82,10 @@ def warm_start(role: Annotated[str, typer.Argument(help="policy or generator")])
     """Train P_0 or G_0."""
 
     def run() -> None:
+        from flows.nesting import run_nested
         from flows.prepare import run_warm_start
 
-        run_warm_start(role)
+        run_nested(run_warm_start, role=role)
 
     _with_server(run)
 
@@ -92,9 +95,10 @@ def start(key: Key) -> None:
     """Measure the untrained policy: round 0."""
 
     def run() -> None:
+        from flows.nesting import run_nested
         from flows.round import run_start
 
-        run_start(key)
+        run_nested(run_start, key=key)
 
     _with_server(run)
 
@@ -104,9 +108,10 @@ def round_(key: Key) -> None:
     """Run one round of one arm and seed."""
 
     def run() -> None:
+        from flows.nesting import run_nested
         from flows.round import run_round
 
-        run_round(key)
+        run_nested(run_round, key=key)
 
     _with_server(run)
 
@@ -117,8 +122,9 @@ def grid(key: Annotated[str, typer.Argument(help="A grid of cells.yaml.")]) -> N
 
     def run() -> None:
         from flows.grid import run_grid
+        from flows.nesting import run_nested
 
-        run_grid(key)
+        run_nested(run_grid, key=key)
 
     _with_server(run)
 
@@ -129,8 +135,9 @@ def compare() -> None:
 
     def run() -> None:
         from flows.compare import compare as run_compare
+        from flows.nesting import run_nested
 
-        run_compare()
+        run_nested(run_compare)
 
     _with_server(run)
 
@@ -159,6 +166,43 @@ def ui(
     from flows.ui import ui as run
 
     raise typer.Exit(run(prefect_port, mlflow_port))
+
+
+@app.command()
+def deploy(
+    cron: Annotated[
+        str, typer.Option(help="When the study runs, e.g. '0 2 * * *'; schedules stay without.")
+    ] = "",
+    timezone: Annotated[str, typer.Option(help="The schedule's time zone.")] = "UTC",
+    paused: Annotated[bool, typer.Option("--paused", help="Register it switched off.")] = False,
+) -> None:
+    """Register the study with Prefect: forms and schedules of its UI."""
+    _settle_environment()
+    from flows.services import prefect_server
+
+    with prefect_server(Path.cwd()):
+        from flows.deploy import deploy as run_deploy
+
+        run_deploy(cron or None, timezone, paused=paused)
+    print("Start them from the pages (`make ui`) or with `prefect deployment run NAME`.")
+
+
+@app.command()
+def worker() -> None:
+    """Run what Prefect's UI and schedules start; `make ui` has one already."""
+    _settle_environment()
+    from flows.worker import worker as run_worker
+
+    raise typer.Exit(run_worker())
+
+
+@app.command(hidden=True)
+def run() -> None:
+    """Be the process of one run that a worker starts."""
+    _settle_environment()
+    from flows.worker import run_as_child
+
+    run_as_child()
 
 
 def _settle_environment() -> None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 from prefect import flow, task
 from prefect.client.schemas import State
 from prefect.futures import PrefectFuture
+from prefect.runtime import task_run
 
 from flows.dag import submit
 from flows.progress import Progress
@@ -19,19 +20,19 @@ from tasks.study import Study
 def run_stage(stage: Stage, runner: StageRunner, progress: Progress) -> str:
     """Run one DVC stage; return `done`, or `kept` if there was nothing to do."""
     try:
-        state = "done" if runner.run(stage, on_start=lambda: progress.begin(stage.name)) else "kept"
+        ran = runner.run(stage, lambda: progress.begin(stage.name), str(task_run.id or ""))
     except StageFailed:
         progress.end(stage.name, "failed")
         raise
+    state = "done" if ran else "kept"
     progress.end(stage.name, state)
     return state
 
 
-@flow(name="ablation", persist_result=False, validate_parameters=False)
-def run_study(
+def submit_stages(
     study: Study, stages: list[Stage], fresh: frozenset[str], progress: Progress
 ) -> dict[str, State[str]]:
-    """Submit every stage after the ones it waits for; return how each ended.
+    """Submit every stage after the ones it waits for; return how each ended. A flow calls it.
 
     Args:
         study: the study.
@@ -43,7 +44,7 @@ def run_study(
     futures: dict[str, PrefectFuture[str]] = {}
     try:
         for stage in stages:
-            before = [futures[name] for name in stage.after]
+            before = [futures[name] for name in stage.after if name in futures]
             futures[stage.name] = submit(run_stage, stage, runner, progress, wait_for=before)
         for future in futures.values():
             future.wait()
@@ -51,3 +52,11 @@ def run_study(
         runner.stop()
         raise
     return {name: future.state for name, future in futures.items()}
+
+
+@flow(name="ablation", persist_result=False, validate_parameters=False)
+def run_study(
+    study: Study, stages: list[Stage], fresh: frozenset[str], progress: Progress
+) -> dict[str, State[str]]:
+    """Run a study's stages as a flow of their own; the arguments are those of `submit_stages`."""
+    return submit_stages(study, stages, fresh, progress)

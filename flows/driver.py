@@ -11,7 +11,7 @@ from __future__ import annotations
 import os
 from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from rich.console import Console
 from rich.text import Text
@@ -22,9 +22,10 @@ from dynamicrubric.grid import planned_grids
 from dynamicrubric.plan import ROLES
 from dynamicrubric.report import compare_arms
 from dynamicrubric.report import console as report
-from flows.planning import Choice, check_dvc_lock, lay_choice, settle_plan, work_left
+from flows.planning import check_dvc_lock, settle_plan, work_left
 from flows.progress import Progress, shown
 from flows.services import prefect_server
+from flows.settings import Choice, lay_choice
 from flows.stages import Stage, stages_of
 from flows.staleness import fresh_stages
 from tasks.locks import exclusive
@@ -35,6 +36,9 @@ from tasks.tracking import prepare_store
 
 if TYPE_CHECKING:
     from prefect.client.schemas import State
+
+WHAT: Final = "the study"
+"""What the lease in a study's lock calls it."""
 
 
 def run_ablation(choice: Choice | None = None) -> int:
@@ -55,16 +59,21 @@ def run_ablation(choice: Choice | None = None) -> int:
     return EXIT_OK
 
 
+def lock_path(study: Study) -> Path:
+    """Return the lock file that whoever runs a study in its folder holds."""
+    return study.work / "locks" / "study.lock"
+
+
 def _run(console: Console, choice: Choice) -> None:
     study = Study.here()
     # What happens is on the display and in the log files; Prefect's own lines are in its pages.
     os.environ.setdefault("PREFECT_LOGGING_HANDLERS_CONSOLE_LEVEL", "CRITICAL")
-    with exclusive(study.work / "locks" / "study.lock", "the study"):
+    with exclusive(lock_path(study), WHAT):
         check_dvc_lock(study.root)
         lay_choice(study.root, choice, say=console.print)
         settle_plan(study, say=console.print)
         console.print("Asking DVC what is up to date ...")
-        stages = stages_of(study.plan, {role: study.warm_steps(role) for role in ROLES})
+        stages = all_stages(study)
         fresh = fresh_stages(study.root, stages)
         if len(fresh) == len(stages):
             console.print("Everything is up to date.")
@@ -72,15 +81,42 @@ def _run(console: Console, choice: Choice) -> None:
             reconcile(study.root)
         else:
             console.print("Starting the study's Prefect server and MLflow store ...")
-            with _fork_host(study, fresh), prefect_server(study.root):
-                ended = _run_stages(study, stages, fresh, console)
-            if not all(state.is_completed() for state in ended.values()):
-                raise _failure(ended)
+            with shared_imports(study, fresh), prefect_server(study.root):
+                _run_stages(study, stages, fresh, console)
         ship_study(study.plan, study.root, study.config)
     _say_results(study, console)
 
 
-def _fork_host(study: Study, fresh: frozenset[str]) -> AbstractContextManager[object]:
+def _run_stages(study: Study, stages: list[Stage], fresh: frozenset[str], console: Console) -> None:
+    # Prefect reads the server's address when it is imported, so not before the server runs.
+    from flows.ablation import run_study
+    from flows.dag import thread_runner
+    from tasks.prefect_runs import runs_of
+
+    tidy(study)
+    progress = Progress(study.plan, stages, study.work)
+    left = sum(f"round@{key}" not in fresh for key in study.plan.cells)
+    console.print(work_left(left, len(study.plan.cells), study.config.runtime.slots))
+    flow = run_study.with_options(task_runner=thread_runner(len(stages)))
+    with shown(progress, console), runs_of(study.root):
+        check_ended(flow(study, stages, fresh, progress))
+
+
+def all_stages(study: Study) -> list[Stage]:
+    """Return the stages of the whole study."""
+    return stages_of(study.plan, {role: study.warm_steps(role) for role in ROLES})
+
+
+def tidy(study: Study) -> None:
+    """Close what killed studies left open in Prefect and MLflow; make the store if need be."""
+    from tasks.prefect_runs import close_dead_runs
+
+    close_dead_runs(study.root)
+    prepare_store(study.root)
+    reconcile(study.root)
+
+
+def shared_imports(study: Study, fresh: frozenset[str]) -> AbstractContextManager[object]:
     """Share a fork host among the cells and grids, unless all of them are finished."""
     grids = {f"grid@{key}" for key in planned_grids(study.plan)}
     if fresh >= {f"round@{key}" for key in study.plan.cells} | grids:
@@ -89,31 +125,18 @@ def _fork_host(study: Study, fresh: frozenset[str]) -> AbstractContextManager[ob
     return shared_host((*PRELOAD, *TRACKER_PRELOAD), threads, study.work / "locks")
 
 
-def _run_stages(
-    study: Study, stages: list[Stage], fresh: frozenset[str], console: Console
-) -> dict[str, State[str]]:
-    # Prefect reads the server's address when it is imported, so not before the server runs.
-    from flows.ablation import run_study
-    from flows.dag import thread_runner
-    from tasks.prefect_runs import close_dead_runs, runs_of
+def check_ended(ended: dict[str, State[str]]) -> None:
+    """Return if all stages have completed.
 
-    close_dead_runs(study.root)
-    prepare_store(study.root)
-    reconcile(study.root)
-    progress = Progress(study.plan, stages, study.work)
-    left = sum(f"round@{key}" not in fresh for key in study.plan.cells)
-    console.print(work_left(left, len(study.plan.cells), study.config.runtime.slots))
-    flow = run_study.with_options(task_runner=thread_runner(len(stages)))
-    with shown(progress, console), runs_of(study.root):
-        return flow(study, stages, fresh, progress)
-
-
-def _failure(ended: dict[str, State[str]]) -> DynamicRubricError:
-    """Say which stages failed by themselves; the ones that waited for them are counted."""
+    Raises:
+        DynamicRubricError: says which failed by themselves; those that waited for them are counted.
+    """
+    if all(state.is_completed() for state in ended.values()):
+        return
     reasons = [str(state.message) for state in ended.values() if state.is_failed()]
     waited = sum(not state.is_completed() and not state.is_failed() for state in ended.values())
     text = "; ".join(reason.partition("StageFailed: ")[2] or reason for reason in reasons)
-    return DynamicRubricError(
+    raise DynamicRubricError(
         f"{text}. {waited} stages that build on them were not run; the same command goes on "
         "from here."
     )

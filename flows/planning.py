@@ -3,53 +3,17 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable
 from pathlib import Path
 
 from dynamicrubric.config import load_config
 from dynamicrubric.errors import UserError
 from dynamicrubric.grid import GRID_DIR, planned_grids
 from dynamicrubric.plan import RUNS_DIR, Plan, expand, stage_structure, write_plan
-from dynamicrubric.selection import select
-from dynamicrubric.yamlio import load_yaml, read_text
+from dynamicrubric.yamlio import load_yaml
 from tasks.study import Study
 
 Say = Callable[[str], None]
-
-
-@dataclass(frozen=True)
-class Choice:
-    """What to run, as `dynamicrubric.selection.select` takes it; None leaves params.yaml as it is.
-
-    Attributes:
-        run: the name of a group, or names of arms.
-        seeds: seeds of every arm.
-        rounds: rounds of every arm.
-    """
-
-    run: str | Sequence[str] | None = None
-    seeds: Sequence[int] | None = None
-    rounds: int | None = None
-
-
-def lay_choice(root: Path, choice: Choice, *, say: Say) -> None:
-    """Write what was chosen into params.yaml, so that the file says what is run.
-
-    Raises:
-        UserError: the choice is impossible; nothing was written.
-    """
-    if choice == Choice():
-        return
-    path = root / "params.yaml"
-    before = read_text(path)
-    chosen = select(before, choice.run, choice.seeds, choice.rounds)
-    if chosen == before:
-        return
-    temporary = path.with_name(".params.yaml.tmp")
-    temporary.write_text(chosen, encoding="utf-8")
-    temporary.replace(path)
-    say("What was chosen is written into params.yaml: study.run, study.seeds, study.rounds")
 
 
 def settle_plan(study: Study, *, say: Say) -> Plan:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import threading
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
@@ -21,6 +21,7 @@ from dynamicrubric.planview import ranges
 from flows.stages import Stage
 from tasks.logtail import last_lines
 
+Say = Callable[[str], None]
 REFRESH_SECONDS: Final = 1.0
 LINE_SECONDS: Final = 30.0
 STAGE_STEPS: Final = 25
@@ -35,8 +36,14 @@ MARKS: Final = {"waiting": "·", "running": "▶", "done": "✔", "kept": "✔",
 class Progress:
     """State of every stage; safe to update from many threads."""
 
-    def __init__(self, plan: Plan, stages: Sequence[Stage], work: Path) -> None:
-        """Show `stages`; live step counts come from the study's work folder."""
+    def __init__(
+        self, plan: Plan, stages: Sequence[Stage], work: Path, say: Say = lambda text: None
+    ) -> None:
+        """Show `stages`; live step counts come from the study's work folder.
+
+        `say` is told a line when a stage begins or ends.
+        """
+        self._say = say
         self._plan = plan
         self._stages = {stage.name: stage for stage in stages}
         self._work = work
@@ -53,6 +60,7 @@ class Progress:
             self._state[name] = "running"
             self._furthest.pop(name, None)
             self._began[name] = time.monotonic()
+        self._say(f"{name} begins")
 
     def end(self, name: str, state: str) -> None:
         """Note how a stage ended: `done`, `kept` (nothing to do) or `failed`."""
@@ -60,6 +68,7 @@ class Progress:
             self._state[name] = state
             if state == "done" and self._first_ran is None:
                 self._first_ran = self._began[name]
+        self._say(f"{name}: {state}; {self.summary().strip()}")
 
     def step_of(self, stage: Stage) -> tuple[str, int, int]:
         """Return (step name, training steps done, training steps in all) of a running stage."""
@@ -117,6 +126,11 @@ class Progress:
         with self._lock:
             self._furthest[stage.name] = max(now, self._furthest.get(stage.name, 0.0))
             return self._furthest[stage.name]
+
+    def states(self) -> dict[str, str]:
+        """Return each stage's state: `waiting`, `running`, `done`, `kept` or `failed`."""
+        with self._lock:
+            return dict(self._state)
 
     def running(self) -> list[tuple[Stage, float]]:
         """Return the running stages and since how many seconds each runs."""

@@ -43,7 +43,7 @@ _ENVIRONMENT: Final[Mapping[str, str]] = {
 }
 
 # Services for schedules, late runs, automations and the like: a study has none of them, and they
-# take half of what its server costs while nothing happens. `make ui` runs them all.
+# take half of what its server costs while nothing happens. `make ui` and `make worker` run all.
 _UNUSED_SERVICES: Final = (
     "SCHEDULER",
     "LATE_RUNS",
@@ -110,7 +110,9 @@ def check_port(port: int, what: str) -> None:
 
 
 @contextmanager
-def prefect_server(root: Path, port: int | None = None, *, ui: bool = False) -> Iterator[str]:
+def prefect_server(
+    root: Path, port: int | None = None, *, ui: bool = False, schedules: bool = False
+) -> Iterator[str]:
     """Run a Prefect server for the body, unless there is one already.
 
     That may be one that PREFECT_API_URL names, or one of this project that is running: a study's,
@@ -119,8 +121,9 @@ def prefect_server(root: Path, port: int | None = None, *, ui: bool = False) -> 
     Args:
         root: the project's folder.
         port: where it listens; None for any free port.
-        ui: whether it is for the pages alone (`make ui`): with the background services, and
-            whatever PREFECT_API_URL says.
+        ui: whether it is for the pages (`make ui`): with the background services, and whatever
+            PREFECT_API_URL says.
+        schedules: whether it is for a worker: with the background services.
 
     Yields:
         The API's address, which is in this process's environment for the body.
@@ -139,7 +142,9 @@ def prefect_server(root: Path, port: int | None = None, *, ui: bool = False) -> 
     own = f"http://{LOOPBACK}:{port or free_port()}/api"
     with server_place(home, own, _is_healthy, watch=ui) as place, ExitStack() as stack:
         if place.ours:
-            stack.enter_context(_server(root, place, checked=port is not None, ui=ui))
+            stack.enter_context(
+                _server(root, place, checked=port is not None, all_services=ui or schedules)
+            )
         os.environ["PREFECT_API_URL"] = place.address
         try:
             yield place.address
@@ -149,13 +154,14 @@ def prefect_server(root: Path, port: int | None = None, *, ui: bool = False) -> 
 
 
 @contextmanager
-def _server(root: Path, place: Place, *, checked: bool, ui: bool) -> Iterator[None]:
+def _server(root: Path, place: Place, *, checked: bool, all_services: bool) -> Iterator[None]:
     """Run our server for the body, and until the last command that uses it has ended."""
     port = int(place.address.rpartition(":")[2].removesuffix("/api"))
     if checked:
         check_port(port, "the Prefect page")
     log = root / "work" / "logs" / "prefect-server.log"
-    with running(_server_command(port), log, _server_environment(port, ui=ui)) as server:
+    environment = _server_environment(port, all_services=all_services)
+    with running(_server_command(port), log, environment) as server:
         _await_health(place.address, server, log)
         try:
             yield
@@ -210,8 +216,8 @@ def _server_command(port: int) -> list[str]:
     ]  # fmt: skip
 
 
-def _server_environment(port: int, *, ui: bool) -> dict[str, str]:
-    unused = () if ui else _UNUSED_SERVICES
+def _server_environment(port: int, *, all_services: bool) -> dict[str, str]:
+    unused = () if all_services else _UNUSED_SERVICES
     return {
         **{f"PREFECT_SERVER_SERVICES_{name}_ENABLED": "false" for name in unused},
         **os.environ,
@@ -225,7 +231,11 @@ def _server_environment(port: int, *, ui: bool) -> dict[str, str]:
 
 @contextmanager
 def running(
-    command: list[str], log: Path, environment: Mapping[str, str]
+    command: list[str],
+    log: Path,
+    environment: Mapping[str, str],
+    *,
+    stop_seconds: float = STOP_SECONDS,
 ) -> Iterator[subprocess.Popen[bytes]]:
     """Run a server for the body, its output in `log`; it ends with the body and with us."""
     log.parent.mkdir(parents=True, exist_ok=True)
@@ -244,7 +254,7 @@ def running(
         # The whole session: MLflow's server runs its workers in children that outlive it.
         signal_group(server.pid, signal.SIGTERM)
         try:
-            server.wait(STOP_SECONDS)
+            server.wait(stop_seconds)
         except subprocess.TimeoutExpired:
             signal_group(server.pid, signal.SIGKILL)
             server.wait()

@@ -22,6 +22,8 @@ from tasks.guarded import guarded_command
 
 WARM_STAGES: Final = tuple(f"warm_start@{role}" for role in ROLES)
 STOP_SECONDS: Final = 30.0
+TASK_RUN: Final = "DYNAMICRUBRIC_TASK_RUN"
+"""Tells a stage's command which task of the study runs it; see `flows.nesting`."""
 _UNREAD: Final = re.compile(r"'.*' (is invalid|validation failed)")
 
 
@@ -78,6 +80,19 @@ def _read_by(grid: PlannedGrid) -> tuple[str, ...]:
     return (f"start@{start.key}", *(f"round@{cell.key}" for cell in (*rounds, grid.stale)))
 
 
+def needed_for(name: str, stages: Sequence[Stage]) -> list[Stage]:
+    """Return a stage and all that it builds on, in their order."""
+    by_name = {stage.name: stage for stage in stages}
+    needed: set[str] = set()
+    waiting = [name]
+    while waiting:
+        one = waiting.pop()
+        if one not in needed:
+            needed.add(one)
+            waiting += by_name[one].after
+    return [stage for stage in stages if stage.name in needed]
+
+
 def _with_steps_ahead(stages: Sequence[Stage]) -> list[Stage]:
     """Fill in `steps_ahead`; every stage comes after the ones it waits for."""
     ahead = {stage.name: stage.num_steps for stage in stages}
@@ -132,12 +147,13 @@ class StageRunner:
         self._stopped = False
         self._starting = threading.Lock()  # a process is in `_running` before `stop` looks
 
-    def run(self, stage: Stage, on_start: Callable[[], None]) -> bool:
+    def run(self, stage: Stage, on_start: Callable[[], None], task_run: str = "") -> bool:
         """Run one stage and return whether it did anything.
 
         Args:
             stage: what to run; its turn may take a while to come.
             on_start: called when it has.
+            task_run: Prefect's id of the task that this is, under which the stage's flow is shown.
 
         Raises:
             StageFailed: its command failed.
@@ -148,7 +164,7 @@ class StageRunner:
         log.parent.mkdir(parents=True, exist_ok=True)
         command = [sys.executable, "-m", "dvc", "--wait-for-lock", "repro", "-s", stage.name]
         with self._slots.held(stage.steps_ahead), log.open("wb") as stream:
-            process = self._start(stage, command, stream)
+            process = self._start(stage, command, stream, task_run)
             on_start()
             code = process.wait()
             self._running.discard(process)
@@ -160,7 +176,7 @@ class StageRunner:
         return "Running stage" in text
 
     def _start(
-        self, stage: Stage, command: Sequence[str], stream: BinaryIO
+        self, stage: Stage, command: Sequence[str], stream: BinaryIO, task_run: str
     ) -> subprocess.Popen[bytes]:
         with self._starting:
             if self._stopped:
@@ -171,7 +187,7 @@ class StageRunner:
                 stdin=subprocess.DEVNULL,
                 stdout=stream,
                 stderr=subprocess.STDOUT,
-                env={**os.environ, "DVC_NO_ANALYTICS": "1"},
+                env={**os.environ, "DVC_NO_ANALYTICS": "1", TASK_RUN: task_run},
                 start_new_session=True,
             )
             self._running.add(process)

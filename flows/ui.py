@@ -1,23 +1,27 @@
-"""The two web pages, Prefect and MLflow, on loopback until Ctrl-C: `make ui`."""
+"""The two web pages, Prefect and MLflow, and the worker behind them until Ctrl-C: `make ui`."""
 
 from __future__ import annotations
 
+import os
 import signal
 import subprocess
+import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
 from pathlib import Path
 
 from flows.services import LOOPBACK, answers, check_port, prefect_server, running
+from flows.worker import ended, work
 from tasks.study import Study
+from tasks.trackerpages import PAGE
 from tasks.tracking import prepare_store, tracker_page, ui_command, ui_environment
 
 START_SECONDS = 180.0
 
 
 def ui(prefect_port: int = 4200, mlflow_port: int = 5000) -> int:
-    """Serve both pages and print their addresses.
+    """Serve both pages and print their addresses; run what is started there.
 
     A page that is served already is not served again: MLflow's if MLFLOW_TRACKING_URI names a
     server, Prefect's while a study runs one.
@@ -32,16 +36,28 @@ def ui(prefect_port: int = 4200, mlflow_port: int = 5000) -> int:
     print("Starting the pages, up to a minute the first time ...", flush=True)
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # `kill` ends both, as Ctrl-C does
     pages = nullcontext() if given is not None else _mlflow(study.root, mlflow_port, log)
+    page = given or f"http://{LOOPBACK}:{mlflow_port}"
+    os.environ[PAGE] = page
     with prefect_server(study.root, prefect_port, ui=True) as prefect, pages as mlflow:
         joined = f":{prefect_port}/" not in prefect
         until = " (the running study's, until that ends)" if joined else ""
         print(f"Prefect: {prefect.removesuffix('/api')}/dashboard{until}")
-        print(f"MLflow:  {given or f'http://{LOOPBACK}:{mlflow_port}'}")
-        print("Ctrl-C ends what is served here.", flush=True)
-        while mlflow is None or mlflow.poll() is None:
-            time.sleep(0.5)
-    print(f"MLflow's server ended; its log: {log}")
-    return 1
+        print(f"MLflow:  {page}")
+        # A study's own server has no schedules, and a worker on it would only be told to wait.
+        with nullcontext() if joined else work(study.root) as worker:
+            print("Ctrl-C ends what is served here" + (", and what it runs." if worker else "."))
+            _wait(mlflow, worker)
+    if mlflow is not None and mlflow.poll() is not None:
+        print(f"MLflow's server ended; its log: {log}")
+        return 1
+    raise ended(study.root)
+
+
+def _wait(*processes: subprocess.Popen[bytes] | None) -> None:
+    """Return when one of the processes has ended."""
+    sys.stdout.flush()
+    while all(process is None or process.poll() is None for process in processes):
+        time.sleep(0.5)
 
 
 @contextmanager

@@ -8,6 +8,7 @@ down, so that what it starts can tell whether it is still there.
 from __future__ import annotations
 
 import os
+import signal
 import sys
 from collections.abc import Sequence
 from typing import Final
@@ -25,6 +26,8 @@ def guarded_command(command: Sequence[str]) -> list[str]:
 def main(arguments: Sequence[str]) -> None:
     """Arm the parent-death signal and become the command."""
     die_with_parent(int(arguments[0]))
+    # A script's background job ignores Ctrl-C, and Prefect's worker ends by nothing else.
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
     os.environ[GUARDED_PID] = str(os.getpid())  # the command's as well: exec keeps it
     os.execvp(arguments[1], list(arguments[1:]))
 

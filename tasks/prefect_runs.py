@@ -36,10 +36,14 @@ _PAGE: Final = 100
 @contextmanager
 def runs_of(root: Path) -> Iterator[None]:
     """Tag the runs that the body starts as this process's, of the project at `root`."""
-    pid = os.getpid()
-    process = f"{_PROCESS}{machine_id()}/{pid}/{start_ticks(pid)}"
-    with tags(*_place(root), process):
+    with tags(*process_tags(root)):
         yield
+
+
+def process_tags(root: Path) -> tuple[str, ...]:
+    """Return the tags of this process's runs, of the project at `root`."""
+    pid = os.getpid()
+    return (*place_tags(root), f"{_PROCESS}{machine_id()}/{pid}/{start_ticks(pid)}")
 
 
 def close_dead_runs(root: Path) -> int:
@@ -57,14 +61,15 @@ def close_dead_runs(root: Path) -> int:
     return len(dead)
 
 
-def _place(root: Path) -> tuple[str, str]:
+def place_tags(root: Path) -> tuple[str, str]:
+    """Return the tags of a project, whoever starts its runs."""
     return f"project:{root.resolve()}", f"host:{socket.gethostname()}"
 
 
 def _open_runs(client: SyncPrefectClient, root: Path) -> list[FlowRun]:
     """Return the project's runs on this host that are not said to have ended."""
     wanted = FlowRunFilter(
-        tags=FlowRunFilterTags(all_=list(_place(root))),
+        tags=FlowRunFilterTags(all_=list(place_tags(root))),
         state=FlowRunFilterState(
             type=FlowRunFilterStateType(any_=[StateType.RUNNING, StateType.PENDING])
         ),

@@ -216,7 +216,8 @@ def _ship_under(
         points = sendable(payload.round_points)
         if cell.recipe.round == len(plan.paths[(arm, seed)]) - 1:
             points += sendable(
-                Point(f"final/{point.key}", point.value, point.step)
+                # At step 0: one value without a course, which the chart view draws as a bar.
+                Point(f"final/{point.key}", point.value, 0)
                 for point in payload.round_points
             )
         store.send_points(parent, points, payload.created_ms)

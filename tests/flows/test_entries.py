@@ -54,7 +54,8 @@ def test_flow_of_a_cell_or_role_that_is_not_its_own_is_refused(
 def test_flows_has_one_command_line() -> None:
     # A second one would miss what `python -m flows` sets up: Prefect's home, a server, exit codes.
     package = Path(rounds.__file__).parent
-    runnable = [path.name for path in package.glob("*.py") if '"__main__"' in path.read_text()]
+    guard = 'if __name__ == "__main__"'
+    runnable = [path.name for path in package.glob("*.py") if guard in path.read_text()]
     assert runnable == ["__main__.py"]
     said = [path.name for path in package.glob("*.py") if "python -m flows." in path.read_text()]
     assert said == []

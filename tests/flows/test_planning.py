@@ -14,7 +14,8 @@ from dynamicrubric.config import ArmRun, load_config
 from dynamicrubric.errors import UserError
 from dynamicrubric.plan import expand, write_plan
 from dynamicrubric.yamlio import dump_yaml, load_yaml
-from flows.planning import Choice, check_dvc_lock, lay_choice, plan_stage, settle_plan, work_left
+from flows.planning import check_dvc_lock, plan_stage, settle_plan, work_left
+from flows.settings import Choice, lay_choice
 from tasks.study import Study
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -176,12 +177,12 @@ def test_choice_is_written_into_the_settings_and_said(study: Study) -> None:
     path = study.root / "params.yaml"
     lay_choice(study.root, Choice(), say=said.append)
     assert said == []
-    lay_choice(study.root, Choice(run=["frozen"], seeds=[2, 3], rounds=2), say=said.append)
+    lay_choice(study.root, Choice(arms=("frozen",), seeds=(2, 3), rounds=2), say=said.append)
     assert load_config(path).study.runs == (ArmRun("frozen", (2, 3), 2),)
     assert len(said) == 1
     before = path.read_bytes()
     with pytest.raises(UserError, match="nobody"):
-        lay_choice(study.root, Choice(run=["nobody"]), say=said.append)
+        lay_choice(study.root, Choice(arms=("nobody",)), say=said.append)
     assert path.read_bytes() == before
     assert [entry.name for entry in study.root.iterdir() if entry.name.endswith(".tmp")] == []
 

@@ -137,7 +137,8 @@ def test_ship_study_shows_each_arms_rounds_and_final_figures(study):
         (parent,) = store.find(kind="arm", arm=arm)
         history = store.client.get_metric_history(parent.info.run_id, "true_quality")
         assert [point.step for point in history] == [0, 1, 2]
-        assert parent.data.metrics["final/true_quality"] == history[-1].value
+        final = store.client.get_metric_history(parent.info.run_id, "final/true_quality")
+        assert [(point.value, point.step) for point in final] == [(history[-1].value, 0)]
         assert parent.info.status == "FINISHED"
         assert len(store.find(kind="round", arm=arm)) == 3
 

@@ -68,18 +68,19 @@ def test_grid_measures_again_what_the_rounds_own_evaluation_measured(
 
 
 def test_grid_without_weights_is_the_rounds_own_evaluation_without_them(
-    tiny: Any, evaluations: dict[str, Path], tmp_path: Path
+    tiny: Any, tmp_path: Path
 ) -> None:
-    equal = {"rubrics": {"weights": "equal"}, "verifier": {"error_rate": 0.2, "failure_rate": 0.1}}
-    own = evaluate(tiny, tmp_path / "own", 0, **equal)
-    found = grid(tiny, tmp_path / "grid", {"P_0": own}, **equal)
-    figures = json.loads((found / "metrics.json").read_text())["metrics"]["G_0"]["P_0"]
-    expected, written = (
-        json.loads((folder / "metrics.json").read_text())["metrics"]
-        for folder in (own, evaluations["P_0"])
-    )
-    assert figures == {name: expected[name] for name in figures}
-    assert figures["delta_gap"] != written["delta_gap"]
+    many: dict[str, Any] = {"evaluation": {"sets_per_prompt": 8}}
+    figures = {}
+    for weights in ("written", "equal"):
+        recipe = {**many, "rubrics": {"weights": weights}}
+        own = evaluate(tiny, tmp_path / weights, 0, **recipe)
+        found = grid(tiny, tmp_path / f"{weights}-grid", {"P_0": own}, **recipe)
+        figures[weights] = json.loads((found / "metrics.json").read_text())["metrics"]["G_0"]["P_0"]
+        expected = json.loads((own / "metrics.json").read_text())["metrics"]
+        assert figures[weights] == {name: expected[name] for name in figures[weights]}
+    assert figures["written"]["items_per_rubric"] == figures["equal"]["items_per_rubric"]
+    assert figures["written"]["delta_gap"] != figures["equal"]["delta_gap"]
 
 
 def test_grid_above_a_limit_says_whose_sets_and_which_generator(

@@ -1,0 +1,108 @@
+"""What a person chose to run, in a form or on a command line: checked, then written."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from dynamicrubric.config import parse_config
+from dynamicrubric.errors import UserError
+from dynamicrubric.selection import select
+from tasks.disk import disk_errors
+
+PARAMS: Final = "params.yaml"
+PROFILES: Final = "profiles"
+Say = Callable[[str], None]
+
+
+@dataclass(frozen=True)
+class Choice:
+    """What to run of a study; what is empty or None is as params.yaml has it.
+
+    Attributes:
+        arms: names of arms, or the name of one group alone.
+        seeds: seeds of every arm.
+        rounds: rounds of every arm.
+        profile: name of a file in profiles/, with or without `.yaml`, to begin with.
+        group: name of a group, instead of `arms`.
+    """
+
+    arms: tuple[str, ...] = ()
+    seeds: tuple[int, ...] = ()
+    rounds: int | None = None
+    profile: str | None = None
+    group: str | None = None
+
+
+def lay_choice(root: Path, choice: Choice, *, say: Say) -> None:
+    """Write what was chosen into params.yaml, so that the file says what is run.
+
+    The caller holds the study's lock.
+
+    Raises:
+        UserError: the choice is not possible. Nothing is written then.
+    """
+    if choice == Choice():
+        return
+    path = root / PARAMS
+    before = _read(path)
+    text = _read(profile_path(root, choice.profile)) if choice.profile else before
+    run = choice.group or _run(text, choice.arms)
+    chosen = select(text, run, choice.seeds or None, choice.rounds)
+    if chosen == before:
+        return
+    _replace(path, chosen)
+    say("What was chosen is written into params.yaml")
+
+
+def profiles(root: Path) -> list[str]:
+    """Return the names of the profiles of a project."""
+    return sorted(path.stem for path in (root / PROFILES).glob("*.yaml"))
+
+
+def profile_path(root: Path, name: str) -> Path:
+    """Return the file of a profile.
+
+    Raises:
+        UserError: there is none of that name.
+    """
+    known = profiles(root)
+    stem = name.removesuffix(".yaml")
+    if stem not in known:
+        raise UserError(
+            doing="choosing a profile",
+            got=repr(name),
+            expected=f"one of {', '.join(known)}" if known else "a file in profiles/",
+        )
+    return root / PROFILES / f"{stem}.yaml"
+
+
+def _run(text: str, names: Sequence[str]) -> str | list[str] | None:
+    """Return what `select` takes: the name of a group, or names of arms.
+
+    Raises:
+        UserError: a group is named beside something else.
+    """
+    groups = parse_config(text, PARAMS).study.groups
+    named = [name for name in names if name in groups]
+    if named and len(names) > 1:
+        raise UserError(
+            doing="choosing the arms of the study",
+            got=f"the group {named[0]!r} beside {', '.join(n for n in names if n != named[0])}",
+            expected="one group alone, or arms",
+        )
+    return named[0] if named else list(names) or None
+
+
+def _read(path: Path) -> str:
+    with disk_errors("reading the settings", path):
+        return path.read_text(encoding="utf-8")
+
+
+def _replace(path: Path, text: str) -> None:
+    temporary = path.with_name(f".{path.name}.tmp")
+    with disk_errors("writing the settings", path):
+        temporary.write_text(text, encoding="utf-8")
+        temporary.replace(path)
