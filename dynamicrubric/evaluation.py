@@ -39,8 +39,8 @@ class SampledSet:
     Attributes:
         set_id: unique name, e.g. `lisbon-anna-birthday/2`.
         responses: prompt and texts.
-        generations: the K completions.
-        kl: log P_t - log P_0 of each completion, summed over its tokens.
+        generations: the K completions; none of a set that was read back from its table.
+        kl: log P_t - log P_0 of each completion, summed over its tokens; likewise.
     """
 
     set_id: str
@@ -102,6 +102,43 @@ def evaluate_sets(
     Raises:
         InstrumentError: a rate is above its limit.
     """
+    measured = measure_sets(
+        "the held-out sets",
+        sets,
+        writer,
+        verifier,
+        quality,
+        min_items=min_items,
+        max_items=max_items,
+        max_invalid_rate=max_invalid_rate,
+        max_unscored_rate=max_unscored_rate,
+        seed_name=seed_name,
+        equal_weights=equal_weights,
+    )
+    return _evaluation(measured)
+
+
+def measure_sets(
+    where: str,
+    sets: Sequence[SampledSet],
+    writer: RubricWriter,
+    verifier: Verifier,
+    quality: Quality,
+    *,
+    min_items: int,
+    max_items: int,
+    max_invalid_rate: float,
+    max_unscored_rate: float,
+    seed_name: tuple[str | int, ...],
+    equal_weights: bool = False,
+) -> list[MeasuredSet]:
+    """Write a rubric for each set, judge it and measure it.
+
+    `where` says which sets they are, as a person reads it; the rest is as in `evaluate_sets`.
+
+    Raises:
+        InstrumentError: a rate is above its limit.
+    """
     seeds = [derive_seed(*seed_name, one.set_id, "rubric") for one in sets]
     texts = writer.write([one.responses for one in sets], seeds)
     measured = [
@@ -125,12 +162,12 @@ def evaluate_sets(
         for one, text, seed in zip(sets, texts, seeds, strict=True)
     ]
     check_rates(
-        "the held-out sets",
+        where,
         [one.judged for one in measured if one.judged is not None],
         max_invalid_rate=max_invalid_rate,
         max_unscored_rate=max_unscored_rate,
     )
-    return _evaluation(measured)
+    return measured
 
 
 def evaluate_without_rubrics(sets: Sequence[SampledSet], quality: Quality) -> Evaluation:
@@ -147,7 +184,7 @@ def _evaluation(measured: Sequence[MeasuredSet]) -> Evaluation:
     return Evaluation(
         metrics=_figures(measured),
         responses=[row for one in measured for row in _response_rows(one)],
-        rubrics=[_rubric_row(one) for one in measured],
+        rubrics=[rubric_row(one) for one in measured],
         verdicts=[row for one in measured for row in _verdict_rows(one)],
     )
 
@@ -175,11 +212,20 @@ def _measure(
 
 def _figures(measured: Sequence[MeasuredSet]) -> dict[str, Mean]:
     """Return the round's figures; means over sets count the sets that have the figure."""
-    parts = [one.parts for one in measured]
-    rubrics = [one.judged.rubric if one.judged else None for one in measured]
     generations = [g for one in measured for g in one.sampled.generations]
     return {
         "true_quality": mean_of([q for one in measured for q in one.quality]),
+        **rubric_figures(measured),
+        "response_length": mean_of([float(len(g.token_ids)) for g in generations]),
+        "kl": mean_of([value for one in measured for value in one.sampled.kl]),
+    }
+
+
+def rubric_figures(measured: Sequence[MeasuredSet]) -> dict[str, Mean]:
+    """Return the figures that are about the rubrics: means over the sets that have the figure."""
+    parts = [one.parts for one in measured]
+    rubrics = [one.judged.rubric if one.judged else None for one in measured]
+    return {
         "delta_gap": mean_of([p.delta_gap if p else None for p in parts]),
         "r_disc": mean_of([p.r_disc if p else None for p in parts]),
         "r_dir": mean_of([p.r_dir if p else None for p in parts]),
@@ -192,8 +238,6 @@ def _figures(measured: Sequence[MeasuredSet]) -> dict[str, Mean]:
         "items_per_rubric": mean_of(
             [float(len(r.items)) if isinstance(r, Rubric) else None for r in rubrics]
         ),
-        "response_length": mean_of([float(len(g.token_ids)) for g in generations]),
-        "kl": mean_of([value for one in measured for value in one.sampled.kl]),
     }
 
 
@@ -221,7 +265,8 @@ def _response_rows(one: MeasuredSet) -> list[dict[str, Any]]:
     ]
 
 
-def _rubric_row(one: MeasuredSet) -> dict[str, Any]:
+def rubric_row(one: MeasuredSet) -> dict[str, Any]:
+    """Return a set's rubric and its figures as a row of a table with `RUBRIC_TYPES`."""
     rubric, parts = one.judged.rubric if one.judged else None, one.parts
     return {
         "rubric_id": one.sampled.set_id,

@@ -10,12 +10,14 @@ from typing import Any, Final
 from dynamicrubric.cells import Cell, digest
 from dynamicrubric.config import Config
 from dynamicrubric.errors import UserError
+from dynamicrubric.grid import grid_structure, planned_grids
 from dynamicrubric.lattice import Plan, expand
 from dynamicrubric.yamlio import dump_yaml, parse_yaml, read_text, yaml_text
 
 HEADER: Final = (
     "# Generated from params.yaml by `dynamicrubric plan`; do not edit.\n"
     "# arms: the path of each arm and seed, round 0 first. cells: one DVC stage each.\n"
+    "# grids: of each seed the folders of rounds 0 to 2 that the G x P grid reads.\n"
 )
 _SUMS: Final = "# sums: "
 """Begins the header's last line: the hashes of the plan and of the text below, so that a file that
@@ -32,6 +34,7 @@ def plan_document(plan: Plan) -> dict[str, Any]:
         "shared": plan.shared,
         "starts": {key: _entry(cell) for key, cell in plan.starts.items()},
         "cells": {key: _entry(cell) for key, cell in plan.cells.items()},
+        "grids": {key: grid.entry for key, grid in planned_grids(plan).items()},
     }
 
 
@@ -71,7 +74,7 @@ def _sums(document: Mapping[str, Any], body: str) -> str:
 
 
 def stage_structure(document: Mapping[str, Any]) -> dict[str, str]:
-    """Return what DVC's graph depends on: each cell's key and where it starts from.
+    """Return what DVC's graph depends on: each cell's key and where it starts, what grids read.
 
     A change of values alone leaves the graph as it is, and a running `dvc repro` picks the values
     up; a change of structure needs a new run of DVC.
@@ -80,7 +83,7 @@ def stage_structure(document: Mapping[str, Any]) -> dict[str, str]:
         f"{group}/{key}": str(entry.get("prev"))
         for group in ("starts", "cells")
         for key, entry in (document.get(group) or {}).items()
-    }
+    } | grid_structure(document)
 
 
 def load_plan(config: Config, path: Path) -> Plan:

@@ -257,6 +257,51 @@ def evaluate_round(
     write_evaluation(evaluation, Path(out_dir))
 
 
+def evaluate_grid(
+    *,
+    recipe: Mapping[str, Any],
+    rounds: Mapping[str, int],
+    evaluation_dirs: Mapping[str, str],
+    generator_dirs: Mapping[str, str],
+    out_dir: str,
+) -> None:
+    """Measure every generator on every policy's held-out sets, as the policy's round was measured.
+
+    All generators see the same sets, and a set's draws have the names that they have in its round:
+    a round's own generator writes the rubrics of its evaluation again.
+
+    Args:
+        recipe: how rubrics are written and judged.
+        rounds: the round of each policy.
+        evaluation_dirs: the evaluation that holds each policy's sets.
+        generator_dirs: the generators.
+        out_dir: where figures and rubrics go.
+    """
+    from dynamicrubric.evaluation import measure_sets
+    from dynamicrubric.gridfiles import read_sets, write_grid
+
+    cell = parse_recipe(recipe)
+    held_out = {policy: read_sets(Path(folder)) for policy, folder in evaluation_dirs.items()}
+    measured = {}
+    for generator, folder in generator_dirs.items():
+        writer = _dynamic_writer(cell, Path(folder))
+        for policy, (sets, quality) in held_out.items():
+            measured[generator, policy] = measure_sets(
+                f"the held-out sets of {policy} under {generator}",
+                sets,
+                writer,
+                _verifier(cell),
+                quality,
+                min_items=cell.rubrics.min_items,
+                max_items=cell.rubrics.max_items,
+                max_invalid_rate=cell.evaluation.max_invalid_rate,
+                max_unscored_rate=cell.verifier.max_unscored_rate,
+                seed_name=(cell.seed, rounds[policy], "evaluate"),
+                equal_weights=cell.rubrics.weights == "equal",
+            )
+    write_grid(measured, Path(out_dir))
+
+
 def _policy_rollout(
     cell: CellRecipe,
     training: PolicyTraining,

@@ -18,6 +18,7 @@ STEP_VERSIONS: Final[dict[str, int]] = {
     "keep_generator": 1,
     "train_policy": 4,
     "evaluate_round": 2,
+    "evaluate_grid": 1,
 }
-COMPARE_VERSION: Final = 1
+COMPARE_VERSION: Final = 2
 """Of the comparison, which is no cell's step: its stage in dvc.yaml depends on it."""

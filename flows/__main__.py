@@ -117,6 +117,19 @@ def round_(key: Key) -> None:
 
 
 @app.command()
+def grid(key: Annotated[str, typer.Argument(help="A grid of cells.yaml.")]) -> None:
+    """Measure each generator of a seed on each policy's held-out responses."""
+
+    def run() -> None:
+        from flows.grid import run_grid
+        from flows.nesting import run_nested
+
+        run_nested(run_grid, key=key)
+
+    _with_server(run)
+
+
+@app.command()
 def compare() -> None:
     """Compare the arms of a finished study."""
 

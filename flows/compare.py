@@ -31,7 +31,7 @@ def compare(root: Path = Path(), results: Path = Path("results")) -> Comparison:
     plan = load_plan(config, root / "cells.yaml")
     questions = {name: arm.question for name, arm in config.study.arms.items()}
     found = write_comparison(plan, questions, root, root / results)
-    Console().print(console(found.outcomes, found.differences, found.questions))
+    Console().print(console(found.outcomes, found.differences, found.questions, found.coevolution))
     reconcile(root)
     ship_study(plan, root, config)
     log_comparison(plan, found, root, config)

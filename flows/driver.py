@@ -18,6 +18,7 @@ from rich.text import Text
 
 from dynamicrubric.boundary import EXIT_INTERRUPTED, EXIT_OK
 from dynamicrubric.errors import DynamicRubricError
+from dynamicrubric.grid import planned_grids
 from dynamicrubric.plan import ROLES
 from dynamicrubric.report import compare_arms
 from dynamicrubric.report import console as report
@@ -116,8 +117,9 @@ def tidy(study: Study) -> None:
 
 
 def shared_imports(study: Study, fresh: frozenset[str]) -> AbstractContextManager[object]:
-    """Share a fork host among the cells, unless all of them are finished."""
-    if fresh.issuperset(f"round@{key}" for key in study.plan.cells):
+    """Share a fork host among the cells and grids, unless all of them are finished."""
+    grids = {f"grid@{key}" for key in planned_grids(study.plan)}
+    if fresh >= {f"round@{key}" for key in study.plan.cells} | grids:
         return nullcontext()
     threads = study.config.runtime.threads_per_task
     return shared_host((*PRELOAD, *TRACKER_PRELOAD), threads, study.work / "locks")
@@ -143,12 +145,12 @@ def check_ended(ended: dict[str, State[str]]) -> None:
 def _say_results(study: Study, console: Console) -> None:
     questions = {name: arm.question for name, arm in study.config.study.arms.items()}
     found = compare_arms(study.plan, questions, study.root)
-    console.print(report(found.outcomes, found.differences, found.questions))
+    console.print(report(found.outcomes, found.differences, found.questions, found.coevolution))
     results = Path("results")
     console.print(
         Text(
             f"\nTable:   {results / 'table.md'}; every figure in {results / 'metrics.csv'}\n"
-            f"Picture: {results / 'study.png'}\n"
+            f"Picture: {results / 'study.png'}; generators by policies: {results / 'grid.png'}\n"
             "Logs:    work/logs, a folder for each cell\n"
             "Pages:   `make ui` serves Prefect at http://127.0.0.1:4200 and MLflow at "
             "http://127.0.0.1:5000"

@@ -7,6 +7,7 @@ from pathlib import Path
 
 from dynamicrubric.config import load_config
 from dynamicrubric.errors import UserError
+from dynamicrubric.grid import GRID_DIR, planned_grids
 from dynamicrubric.plan import RUNS_DIR, Plan, expand, stage_structure, write_plan
 from dynamicrubric.yamlio import load_yaml
 from flows.settings import Say
@@ -75,18 +76,21 @@ def work_left(left: int, total: int, slots: int) -> str:
 
 
 def _set_aside(study: Study, plan: Plan, say: Say) -> None:
-    """Move folders of cells that are no longer planned to work/retired; nothing is deleted."""
-    runs = study.root / RUNS_DIR
-    planned = plan.starts.keys() | plan.cells.keys()
-    for folder in sorted(runs.glob("*/")) if runs.is_dir() else []:
-        if folder.name in planned or not folder.is_dir():
+    """Move folders of cells and grids that are not planned any more to work/retired."""
+    planned = {cell.directory for group in (plan.starts, plan.cells) for cell in group.values()}
+    planned |= {grid.directory for grid in planned_grids(plan).values()}
+    folders = [path for name in (RUNS_DIR, GRID_DIR) for path in (study.root / name).glob("[!.]*/")]
+    for folder in sorted(folders):
+        if folder.relative_to(study.root).as_posix() in planned or not folder.is_dir():
             continue
         retired = study.work / "retired"
         retired.mkdir(parents=True, exist_ok=True)
-        target = retired / folder.name
+        is_grid = folder.parent == study.root / GRID_DIR
+        name = f"grid-{folder.name}" if is_grid else folder.name
+        target = retired / name
         number = 1
         while target.exists():
             number += 1
-            target = retired / f"{folder.name}.{number}"
+            target = retired / f"{name}.{number}"
         os.rename(folder, target)
         say(f"{folder.relative_to(study.root)} is not planned any more: moved to {target}")

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import BinaryIO, Final
 
 from dynamicrubric.errors import DynamicRubricError
+from dynamicrubric.grid import PlannedGrid, planned_grids
 from dynamicrubric.plan import ROLES, Cell, Plan
 from flows.services import signal_group
 from tasks.guarded import guarded_command
@@ -65,8 +66,18 @@ def stages_of(plan: Plan, warm_steps: Mapping[str, int]) -> list[Stage]:
         after = (before,) if before else WARM_STAGES
         stages.append(Stage(f"round@{cell.key}", after, cell.key, steps_of(cell)))
     stages += [Stage(f"start@{key}", WARM_STAGES, key, 0) for key in plan.starts]
+    stages += [
+        Stage(f"grid@{key}", _read_by(grid), f"grid-{key}", 0)
+        for key, grid in planned_grids(plan).items()
+    ]
     cells = tuple(stage.name for stage in stages if "@" in stage.name)
     return _with_steps_ahead([*stages, Stage("compare", cells, "compare", 0)])
+
+
+def _read_by(grid: PlannedGrid) -> tuple[str, ...]:
+    """Return the stages whose outs a grid reads."""
+    start, *rounds = grid.cells
+    return (f"start@{start.key}", *(f"round@{cell.key}" for cell in (*rounds, grid.stale)))
 
 
 def needed_for(name: str, stages: Sequence[Stage]) -> list[Stage]:

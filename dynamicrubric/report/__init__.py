@@ -1,7 +1,8 @@
 """Comparison of arms: figures, paired differences, tables and the picture.
 
 `write_comparison` reads the cells of a plan and writes results/metrics.csv, results/table.md and
-results/study.png (and .svg). No torch, no tracker; heavy imports happen when something is drawn.
+results/study.png (and .svg), and of the G x P grid results/grid.csv and results/grid.png (and
+.svg). No torch, no tracker; heavy imports happen when something is drawn.
 """
 
 from __future__ import annotations
@@ -12,8 +13,12 @@ from pathlib import Path
 from typing import Final
 
 from dynamicrubric.durable import naming
+from dynamicrubric.grid import COEVOLVED
 from dynamicrubric.plan import Plan
+from dynamicrubric.report.coevolution import CoEvolution, read_coevolution
 from dynamicrubric.report.differences import TABLES, Difference, corrected, paired_differences
+from dynamicrubric.report.gridtable import write_grid_csv
+from dynamicrubric.report.heatmap import draw_grid, heat_map
 from dynamicrubric.report.outcomes import (
     Outcome,
     OutcomeTable,
@@ -24,6 +29,7 @@ from dynamicrubric.report.picture import draw_study
 from dynamicrubric.report.table import console, markdown
 
 __all__ = [
+    "CoEvolution",
     "Comparison",
     "Difference",
     "Outcome",
@@ -32,13 +38,14 @@ __all__ = [
     "compare_arms",
     "console",
     "draw_study",
+    "heat_map",
     "markdown",
     "paired_differences",
     "write_comparison",
     "write_metrics_csv",
 ]
 
-FIRST_CHOICE: Final = "coevolved"
+FIRST_CHOICE: Final = COEVOLVED
 """The arm that the others are compared to, if the study has it; else the study's first arm."""
 
 
@@ -50,12 +57,14 @@ class Comparison:
         outcomes: every figure.
         differences: the first arm against each other one, p-values corrected over all of them.
         questions: the question of each arm.
-        files: metrics.csv, table.md, study.png, study.svg.
+        coevolution: the G x P grid, and P_1 -> P_2 under each generator.
+        files: metrics.csv, table.md, study.png, study.svg, grid.csv, grid.png, grid.svg.
     """
 
     outcomes: OutcomeTable
     differences: tuple[Difference, ...]
     questions: Mapping[str, str]
+    coevolution: CoEvolution
     files: tuple[Path, ...] = ()
 
 
@@ -74,7 +83,7 @@ def compare_arms(plan: Plan, questions: Mapping[str, str], root: Path) -> Compar
             for found in paired_differences(plan, root, arm=arm, metric=metric)
         ]
     )
-    return Comparison(outcomes, differences, dict(questions))
+    return Comparison(outcomes, differences, dict(questions), read_coevolution(plan, root))
 
 
 def write_comparison(
@@ -93,10 +102,16 @@ def write_comparison(
     """
     found = compare_arms(plan, questions, root)
     figures, table = results / "metrics.csv", results / "table.md"
+    table_text = markdown(found.outcomes, found.differences, questions, found.coevolution)
+    grid, picture, grid_map = (results / name for name in ("grid.csv", "study.png", "grid.png"))
     with naming(figures):
         write_metrics_csv(found.outcomes, figures)
     with naming(table):
-        table.write_text(markdown(found.outcomes, found.differences, questions), encoding="utf-8")
-    with naming(results / "study.png"):
-        png, svg = draw_study(found.outcomes, results / "study.png")
-    return replace(found, files=(figures, table, png, svg))
+        table.write_text(table_text, encoding="utf-8")
+    with naming(picture):
+        pictures = draw_study(found.outcomes, picture)
+    with naming(grid):
+        write_grid_csv(found.coevolution.table, grid)
+    with naming(grid_map):
+        maps = draw_grid(found.coevolution.table, grid_map)
+    return replace(found, files=(figures, table, *pictures, grid, *maps))

@@ -8,9 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from dynamicrubric.metrics import ROUND_METRICS
+from dynamicrubric.report.figures import DOTS_PER_INCH, STYLE, save_figure
 from dynamicrubric.report.outcomes import OutcomeTable
 from dynamicrubric.report.text import visible
 
@@ -22,7 +23,6 @@ PANELS: Final = ("true_quality", "delta_gap")
 COLOURS: Final = ("#D55E00", "#0072B2", "#009E73", "#CC79A7", "#56B4E9", "#E69F00", "#000000")
 MARKERS: Final = ("o", "s", "^", "D", "v", "P", "X")
 WIDTH_INCHES: Final = 12.0
-DOTS_PER_INCH: Final = 150
 LABEL_GAP: Final = 0.062
 """Smallest distance between two labels, as a share of the panel's height."""
 
@@ -42,24 +42,12 @@ def draw_study(table: OutcomeTable, path: Path) -> tuple[Path, Path]:
     import matplotlib
     from matplotlib.figure import Figure
 
-    svg = path.with_suffix(".svg")
-    path.parent.mkdir(parents=True, exist_ok=True)
-    settings: dict[Any, Any] = {
-        "font.family": ["DejaVu Sans"],  # comes with matplotlib, so every machine draws the same
-        "font.size": 12,
-        "text.parse_math": False,  # a dollar sign in a name is a dollar sign
-        "svg.hashsalt": "dynamicrubric",  # equal figures give equal files
-        "axes.spines.top": False,
-        "axes.spines.right": False,
-    }
-    with matplotlib.rc_context(settings):
+    with matplotlib.rc_context(STYLE):
         figure = Figure(figsize=(WIDTH_INCHES, 5.4), dpi=DOTS_PER_INCH, layout="constrained")
         for axes, metric in zip(figure.subplots(1, len(PANELS)), PANELS, strict=True):
             _draw_panel(axes, table, metric)
         figure.suptitle(_caption(table), fontsize=11, color="#444444", x=0.01, ha="left")
-        figure.savefig(path, metadata={"Software": None})
-        figure.savefig(svg, metadata={"Date": None, "Creator": None})
-    return path, svg
+    return save_figure(figure, path)
 
 
 def spread(places: Sequence[float], gap: float) -> list[float]:

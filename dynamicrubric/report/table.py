@@ -7,6 +7,11 @@ from typing import TYPE_CHECKING, Final
 
 from dynamicrubric.metrics import ROUND_METRICS
 from dynamicrubric.planview import ranges
+from dynamicrubric.report.coevolution import (
+    CoEvolution,
+    coevolution_grids,
+    coevolution_notes,
+)
 from dynamicrubric.report.differences import Difference
 from dynamicrubric.report.evidence import (
     Grid,
@@ -110,19 +115,23 @@ def _count(number: int, noun: str) -> str:
 
 
 def markdown(
-    table: OutcomeTable, differences: Sequence[Difference], questions: Mapping[str, str]
+    table: OutcomeTable,
+    differences: Sequence[Difference],
+    questions: Mapping[str, str],
+    coevolution: CoEvolution | None = None,
 ) -> str:
     """Return results/table.md."""
-    parts = [_markdown_grid(grid) for grid in grids(table, differences)]
-    notes = [
-        f"- **{markdown_inline(name)}**: {markdown_inline(text)}"
-        for name, text in footnotes(table, differences, questions)
-    ]
+    shown, lines = _contents(table, differences, questions, coevolution)
+    parts = [_markdown_grid(grid) for grid in shown]
+    notes = [f"- **{markdown_inline(name)}**: {markdown_inline(text)}" for name, text in lines]
     return "\n\n".join(["# Comparison", *parts, "\n".join(notes)]) + "\n"
 
 
 def console(
-    table: OutcomeTable, differences: Sequence[Difference], questions: Mapping[str, str]
+    table: OutcomeTable,
+    differences: Sequence[Difference],
+    questions: Mapping[str, str],
+    coevolution: CoEvolution | None = None,
 ) -> Group:
     """Return what `rich.console.Console.print` shows; content is never read as markup."""
     # Imported here: a report on disk needs no console.
@@ -131,16 +140,30 @@ def console(
     from rich.text import Text
 
     parts: list[Table | Text] = []
-    for grid in grids(table, differences):
+    contents, notes = _contents(table, differences, questions, coevolution)
+    for grid in contents:
         shown = Table(title=Text(grid.title), title_justify="left", pad_edge=False)
         for number, head in enumerate(grid.heads):
             shown.add_column(Text(head), justify="right" if number else "left", no_wrap=not number)
         for row in grid.rows:
             shown.add_row(*(Text(cell) for cell in row))
         parts.append(shown)
-    notes = footnotes(table, differences, questions)
     parts.append(Text("\n".join(f"{name}: {text}" for name, text in notes)))
     return Group(*parts)
+
+
+def _contents(
+    table: OutcomeTable,
+    differences: Sequence[Difference],
+    questions: Mapping[str, str],
+    coevolution: CoEvolution | None,
+) -> tuple[list[Grid], list[tuple[str, str]]]:
+    """Return all tables and the lines under them."""
+    shown, notes = grids(table, differences), footnotes(table, differences, questions)
+    if coevolution is not None:
+        shown += coevolution_grids(coevolution)
+        notes += coevolution_notes(coevolution)
+    return shown, notes
 
 
 def _round_grid(table: OutcomeTable, metric: str, title: str) -> Grid:

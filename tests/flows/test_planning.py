@@ -18,6 +18,7 @@ from flows.planning import check_dvc_lock, plan_stage, settle_plan, work_left
 from flows.settings import Choice, lay_choice
 from tasks.study import Study
 
+ROOT = Path(__file__).resolve().parents[2]
 PARAMS = Path(__file__).with_name("params.yaml")
 
 
@@ -59,7 +60,9 @@ def test_dvc_sees_a_bumped_version(project: Any, name: str) -> None:
     stage = "compare" if name == "COMPARE_VERSION" else "plan"
     (project.root / "data/runs").mkdir(parents=True)
     (project.root / "results").mkdir()
-    for file in ("table.md", "study.png", "study.svg", "metrics.csv"):
+    outs = load_yaml(ROOT / "dvc.yaml")["stages"]["compare"]["outs"]
+    names = [out if isinstance(out, str) else next(iter(out)) for out in outs]
+    for file in (name.removeprefix("results/") for name in names):
         (project.root / "results" / file).write_text(file)
     dvc = (sys.executable, "-m", "dvc")
     project.run(*dvc, "commit", "--force", stage)
@@ -110,6 +113,31 @@ def test_folders_of_cells_that_are_gone_are_set_aside_and_kept(study: Study) -> 
         (runs / "retired-s1-r1").mkdir()
         assert (study.work / "retired" / "retired-s1-r1" / "metrics.json").is_file()
         assert len(list((study.work / "retired").iterdir())) == number
+
+
+def test_grids_that_are_gone_are_set_aside_and_kept(study: Study) -> None:
+    for seed in (1, 2):
+        folder = study.root / "data" / "grid" / f"s{seed}"
+        folder.mkdir(parents=True)
+        (folder / "metrics.json").write_text("{}")
+    arms = load_yaml(study.root / "params.yaml")["study"]["arms"]
+    stale = {"question": "Does it matter whose?", "generator": {"update": "stale"}}
+    change(study, "study.arms", {**arms, "stale": stale})
+    change(study, "study.rounds", 2)
+    settle_plan(study, say=lambda text: None)
+    assert [folder.name for folder in (study.root / "data/grid").iterdir()] == ["s1"]
+    assert (study.work / "retired/grid-s2/metrics.json").is_file()
+
+
+def test_dvc_has_a_stage_for_each_grid_of_the_plan_and_none_without(project: Any) -> None:
+    dvc = (sys.executable, "-m", "dvc", "stage", "list", "--name-only")
+    assert "grid@" not in project.run(*dvc)
+    arms = load_yaml(project.root / "params.yaml")["study"]["arms"]
+    stale = {"question": "Does it matter whose?", "generator": {"update": "stale"}}
+    project.change(study__rounds=2, study__seeds=[1, 2], study__arms={**arms, "stale": stale})
+    write_plan(expand(load_config(project.root / "params.yaml")), project.root / "cells.yaml")
+    listed = project.run(*dvc).split()
+    assert [name for name in listed if name.startswith("grid@")] == ["grid@s1", "grid@s2"]
 
 
 LOCK = "schema: '2.0'\nstages:\n  plan:\n    cmd: python -m flows plan\n"

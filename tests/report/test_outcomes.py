@@ -247,7 +247,9 @@ def test_comparison_writes_the_same_bytes_twice(fake_study, tmp_path):
         write_comparison(study.plan, study.questions, study.root, tmp_path / name).files
         for name in ("a", "b")
     )
-    assert [path.name for path in first] == ["metrics.csv", "table.md", "study.png", "study.svg"]
+    assert [path.name for path in first] == [
+        "metrics.csv", "table.md", "study.png", "study.svg", "grid.csv", "grid.png", "grid.svg"
+    ]  # fmt: skip
     assert [path.read_bytes() for path in first] == [path.read_bytes() for path in second]
     header = first[0].read_text().splitlines()[0]
     assert header == "arm,seed,round,metric,value,n_scored,n_total"
