@@ -30,6 +30,7 @@ from dynamicrubric.planfile import (
     is_written,
     load_plan,
     plan_document,
+    read_structure,
     stage_structure,
     write_plan,
 )
@@ -52,6 +53,7 @@ __all__ = [
     "load_plan",
     "parse_recipe",
     "plan_document",
+    "read_structure",
     "stage_structure",
     "write_plan",
 ]

@@ -130,7 +130,12 @@ def yaml_text(document: Mapping[str, Any]) -> str:
 
 
 def dump_yaml(document: Mapping[str, Any], path: Path, *, header: str = "") -> None:
-    """Write a mapping as block-style YAML 1.2, keys in the order given, atomically.
+    """Write a mapping as block-style YAML 1.2, keys in the order given; see `replace_text`."""
+    replace_text(path, header + yaml_text(document))
+
+
+def replace_text(path: Path, text: str) -> None:
+    """Write a UTF-8 file atomically.
 
     Raises:
         UserError: the folder does not exist, or the path is a folder.
@@ -144,7 +149,7 @@ def dump_yaml(document: Mapping[str, Any], path: Path, *, header: str = "") -> N
     temporary = path.with_name(f".{path.name}.tmp")
     try:
         with naming(path), temporary.open("w", encoding="utf-8") as stream:
-            stream.write(header + yaml_text(document))
+            stream.write(text)
         temporary.replace(path)
     finally:
         temporary.unlink(missing_ok=True)

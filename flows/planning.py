@@ -8,7 +8,7 @@ from pathlib import Path
 from dynamicrubric.config import load_config
 from dynamicrubric.errors import UserError
 from dynamicrubric.grid import GRID_DIR, planned_grids
-from dynamicrubric.plan import RUNS_DIR, Plan, expand, stage_structure, write_plan
+from dynamicrubric.plan import RUNS_DIR, Plan, expand, read_structure, write_plan
 from dynamicrubric.yamlio import load_yaml
 from flows.settings import Say
 from tasks.study import Study
@@ -47,16 +47,16 @@ def check_dvc_lock(root: Path) -> None:
 def plan_stage(study: Study) -> None:
     """Run DVC's first stage: cells.yaml as params.yaml wants it.
 
-    DVC has read cells.yaml before this runs. Changed values reach the stages all the same; a
+    DVC has read cells.json before this runs. Changed values reach the stages all the same; a
     changed graph (cells that come, go or start elsewhere) does not, so that is refused.
 
     Raises:
         UserError: DVC has to be started again, because its graph is the old plan's.
     """
     path = study.root / "cells.yaml"
-    before = stage_structure(load_yaml(path)) if path.exists() else {}
+    before = read_structure(path)
     plan = settle_plan(study, say=print)
-    after = stage_structure(load_yaml(path))
+    after = read_structure(path)
     if after != before:
         new = sorted(after.keys() - before.keys()) or "none"
         gone = sorted(before.keys() - after.keys()) or "none"

@@ -10,6 +10,7 @@ from typing import Final
 from dynamicrubric.config import parse_config
 from dynamicrubric.errors import UserError
 from dynamicrubric.selection import select
+from dynamicrubric.yamlio import replace_text
 from tasks.disk import disk_errors
 
 PARAMS: Final = "params.yaml"
@@ -53,7 +54,8 @@ def lay_choice(root: Path, choice: Choice, *, say: Say) -> None:
     chosen = select(text, run, choice.seeds or None, choice.rounds)
     if chosen == before:
         return
-    _replace(path, chosen)
+    with disk_errors("writing the settings", path):
+        replace_text(path, chosen)
     say("What was chosen is written into params.yaml")
 
 
@@ -99,10 +101,3 @@ def _run(text: str, names: Sequence[str]) -> str | list[str] | None:
 def _read(path: Path) -> str:
     with disk_errors("reading the settings", path):
         return path.read_text(encoding="utf-8")
-
-
-def _replace(path: Path, text: str) -> None:
-    temporary = path.with_name(f".{path.name}.tmp")
-    with disk_errors("writing the settings", path):
-        temporary.write_text(text, encoding="utf-8")
-        temporary.replace(path)

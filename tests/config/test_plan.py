@@ -24,6 +24,7 @@ from dynamicrubric.plan import (
     load_plan,
     parse_recipe,
     plan_document,
+    read_structure,
     stage_structure,
     write_plan,
 )
@@ -426,7 +427,35 @@ def test_write_plan_twice_writes_once(document: dict[str, Any], tmp_path: Path) 
     first = path.stat().st_mtime_ns, path.read_bytes()
     assert write_plan(plan, path) is False
     assert (path.stat().st_mtime_ns, path.read_bytes()) == first
-    assert [entry.name for entry in tmp_path.iterdir()] == ["cells.yaml"]
+    assert sorted(entry.name for entry in tmp_path.iterdir()) == ["cells.json", "cells.yaml"]
+
+
+def test_write_plan_says_the_same_to_people_and_to_dvc(
+    document: dict[str, Any], tmp_path: Path
+) -> None:
+    path = tmp_path / "cells.yaml"
+    write_plan(plan_of(document), path)
+    assert json.loads((tmp_path / "cells.json").read_text(encoding="utf-8")) == load_yaml(path)
+
+
+@pytest.mark.parametrize("broken", [None, "{", '{"cells": {}}\n'])
+def test_json_of_a_plan_that_is_absent_or_another_is_noticed_and_written_anew(
+    document: dict[str, Any], tmp_path: Path, broken: str | None
+) -> None:
+    config = Config.model_validate(document)
+    plan, path = expand(config), tmp_path / "cells.yaml"
+    write_plan(plan, path)
+    beside = tmp_path / "cells.json"
+    if broken is None:
+        beside.unlink()
+    else:
+        beside.write_text(broken, encoding="utf-8")
+    with pytest.raises(UserError, match=r"cells\.json"):
+        load_plan(config, path)
+    assert read_structure(path) == {}
+    assert write_plan(plan, path) is True
+    assert load_plan(config, path) == plan
+    assert read_structure(path) == stage_structure(plan_document(plan))
 
 
 def test_write_plan_over_a_merge_conflict_writes_the_plan(

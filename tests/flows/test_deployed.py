@@ -118,6 +118,7 @@ def test_choice_that_is_not_possible_writes_nothing(
         lay_choice(study.root, Choice(**wanted), say=print)
     assert (study.root / "params.yaml").read_bytes() == before
     assert sorted(path.name for path in study.root.iterdir()) == [
+        "cells.json",
         "cells.yaml",
         "params.yaml",
         "profiles",

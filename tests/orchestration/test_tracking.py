@@ -306,7 +306,7 @@ def test_ship_study_takes_dvc_hashes_only_of_the_present_cell(study):
     cells = study.plan.cells
     stages = {
         f"round@{key}": {
-            "params": {"cells.yaml": {f"cells.{key}": {"id": named}}},
+            "params": {"cells.json": {f"cells.{key}": {"id": named}}},
             "outs": [{"path": f"data/runs/{key}/policy", "md5": "ab12.dir"}],
         }
         for key, named in [
