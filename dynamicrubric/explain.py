@@ -11,12 +11,15 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from dynamicrubric.evaluators.judging import text_hash
+from dynamicrubric.evaluation import LOWEST_QUALITY, NO_RUBRIC
+from dynamicrubric.evaluators.judging import text_hash, with_equal_weights
 from dynamicrubric.lineage import Checkpoint, Row, Training, read_record
 from dynamicrubric.rewards import combine_advantages, group_advantages
 from dynamicrubric.rubrics import parse_rubric
 from dynamicrubric.scoring import score_response
 from dynamicrubric.types import InvalidReason, InvalidRubric, Rubric, Score, Verdict
+from dynamicrubric.worlds.postcards.criteria import true_quality
+from dynamicrubric.worlds.postcards.prompts import prompt_by_id
 
 INVALID: Final = "invalid_rubric:"
 NOT_IN_THE_TEXT: Final = frozenset({InvalidReason.TRUNCATED, InvalidReason.UNCHECKABLE_CRITERION})
@@ -56,18 +59,21 @@ class ResponseExplained:
         prompt_id: what it answers.
         text: the response.
         text_hash: names the text.
-        rubric_id: names the rubric's text.
-        rubric: that text.
+        rubric_id: names the rubric's text; None under an oracle, which has no rubric.
+        rubric: that text; likewise.
         invalid_reason: why it is no rubric, None if it is one.
         items: its sentences with their verdicts on this response; none if it is invalid.
         score: `E = sum w v / sum w`; None if unscored.
         score_reason: why it is unscored.
-        reward: the score; 0 for a response cut at its token limit; None if unscored.
-        cut: the response was cut: its reward is 0 although its score is not.
+        quality: the true quality, which is an oracle's reward; None where there is a rubric.
+        reward: the score, or the quality; the lowest there is (0, or -1) for a response cut at its
+            token limit; None if unscored.
+        cut: the response was cut: its reward is not its score, or its quality.
         group: the K responses that one rubric judged, this one among them.
         mean: of the group's rewards; None if none is scored.
         advantage: `(reward - mean) / (std + 1e-4)`, 0 if unscored.
-        judge: the generator that wrote the rubric, by its artefact's content hash.
+        judge: the generator that wrote the rubric, by its artefact's content hash; None if no
+            model wrote one.
         checkpoint: what the row trained.
     """
 
@@ -77,18 +83,19 @@ class ResponseExplained:
     prompt_id: str
     text: str
     text_hash: str
-    rubric_id: str
-    rubric: str
+    rubric_id: str | None
+    rubric: str | None
     invalid_reason: str | None
     items: tuple[JudgedItem, ...]
     score: float | None
     score_reason: str | None
+    quality: float | None
     reward: float | None
     cut: bool
     group: tuple[Member, ...]
     mean: float | None
     advantage: float
-    judge: str
+    judge: str | None
     checkpoint: Checkpoint
 
 
@@ -161,7 +168,10 @@ def explain_response(training: Training, name: str) -> ResponseExplained:
         _check_score(training, one)
     rewarded = [one["reward"] for one in group]
     _check_advantages(training, group, "advantage", group_advantages(rewarded))
-    rubric = _rubric(training, row["rubric"], _invalid_reason(row))
+    rubric = (
+        None if _is_oracle(training) else _rubric(training, row["rubric"], _invalid_reason(row))
+    )
+    quality = _quality(training, row) if _is_oracle(training) else None
     rewards = [reward for reward in rewarded if reward is not None]
     return ResponseExplained(
         cell=training.key,
@@ -176,8 +186,9 @@ def explain_response(training: Training, name: str) -> ResponseExplained:
         items=_judged(rubric, row["verdicts"]) if isinstance(rubric, Rubric) else (),
         score=row["score"],
         score_reason=row["score_reason"],
+        quality=quality,
         reward=row["reward"],
-        cut=row["reward"] != row["score"],
+        cut=row["reward"] != (row["score"] if quality is None else quality),
         group=tuple(
             Member(r["id"], r["text"], r["score"], r["reward"], r["advantage"]) for r in group
         ),
@@ -240,13 +251,17 @@ def _check_names(training: Training, row: Row, asked: Row) -> None:
     """Check that names are those of the texts, and that one rubric judged the whole group."""
     where = row["id"]
     training.check(f"text hash of {where}", row["text_hash"], text_hash(row["text"]))
-    training.check(f"rubric id of {where}", row["rubric_id"], text_hash(row["rubric"]))
+    rubric_id = None if _is_oracle(training) else text_hash(str(row["rubric"]))
+    training.check(f"rubric id of {where}", row["rubric_id"], rubric_id)
     training.check(f"rubric of {where}", row["rubric_id"], asked["rubric_id"])
 
 
 def _check_score(training: Training, row: Row) -> None:
     """Check a row's score against its verdicts and weights, and its reward against its score."""
     where = row["id"]
+    if _is_oracle(training):
+        _check_quality(training, row)
+        return
     rubric = _rubric(training, row["rubric"], _invalid_reason(row))
     if isinstance(rubric, Rubric):
         verdicts = [_verdict(word) for word in row["verdicts"]]
@@ -258,6 +273,31 @@ def _check_score(training: Training, row: Row) -> None:
     training.check(f"reason for no score of {where}", row["score_reason"], score.reason)
     if row["reward"] != 0.0 or score.value is None:  # 0: the score, or that of a cut response
         training.check(f"reward of {where}", row["reward"], score.value)
+
+
+def _check_quality(training: Training, row: Row) -> None:
+    """Check an oracle's reward: the true quality, and no score."""
+    where = row["id"]
+    training.check(f"score of {where}", row["score"], None)
+    training.check(f"reason for no score of {where}", row["score_reason"], NO_RUBRIC)
+    if row["reward"] != LOWEST_QUALITY:  # the lowest: the quality, or that of a cut response
+        training.check(f"reward of {where}", row["reward"], _quality(training, row))
+
+
+def _quality(training: Training, row: Row) -> float:
+    try:
+        prompt = prompt_by_id(row["prompt_id"])
+    except KeyError:
+        raise training.fault(f"the prompt {row['prompt_id']!r}", "a prompt of the world") from None
+    return true_quality(prompt, row["text"])
+
+
+def _evaluator(training: Training) -> str:
+    return str(training.identity["rubrics"].get("evaluator"))
+
+
+def _is_oracle(training: Training) -> bool:
+    return _evaluator(training) == "oracle"
 
 
 def _check_advantages(
@@ -281,6 +321,8 @@ def _rubric(training: Training, text: str, invalid_reason: str | None) -> Rubric
     found = parse_rubric(text, min_items=settings["min_items"], max_items=settings["max_items"])
     reason = str(found.reason) if isinstance(found, InvalidRubric) else None
     training.check("reason why a rubric is invalid", invalid_reason, reason)
+    if isinstance(found, Rubric) and settings.get("weights") == "equal":
+        return with_equal_weights(found)
     return found
 
 
@@ -303,12 +345,14 @@ def _verdict(word: str) -> Verdict:
     return known[word] if word in known else Verdict.unscored(word)
 
 
-def _judge(training: Training) -> str:
-    """Return the content hash of the generator that wrote the policy's rubrics.
+def _judge(training: Training) -> str | None:
+    """Return the content hash of the generator that wrote the policy's rubrics, None if none did.
 
     Raises:
         UserError: the generator beside the policy is another one.
     """
+    if _evaluator(training) in ("oracle", "rule_based"):
+        return None
     used = str(training.record["inputs"]["generator"])
     beside = read_record(training.root, training.key, "generator")
     training.check("generator that wrote the rubrics", used, str(beside["content_hash"]))

@@ -26,7 +26,7 @@ def show_response(found: ResponseExplained) -> RenderableType:
             ("text hash", found.text_hash),
         ),
         _heading("1. The rubric and its verdicts"),
-        _facts(("rubric", found.rubric_id), ("written by", f"generator {found.judge}")),
+        _facts(("rubric", found.rubric_id or NOTHING), ("written by", _writer(found))),
         _items(found),
         _heading("2. The score and the reward"),
         _plain(_score_sentence(found)),
@@ -136,7 +136,15 @@ def show_rows(training: Training, rows: Sequence[Row], num_all: int) -> Renderab
     return Group(table, _plain(" ".join(notes)))
 
 
+def _writer(found: ResponseExplained) -> str:
+    if found.rubric is None:
+        return "nobody: an oracle rewards the true quality itself"
+    return f"generator {found.judge}" if found.judge else "hand, one for every prompt"
+
+
 def _items(found: ResponseExplained) -> RenderableType:
+    if found.rubric is None:
+        return _plain("There are no verdicts.")
     if not found.items:
         reason = f"Invalid ({found.invalid_reason}), so no response of the set has a score: "
         return _plain(reason + visible(found.rubric))
@@ -150,6 +158,11 @@ def _items(found: ResponseExplained) -> RenderableType:
 
 
 def _score_sentence(found: ResponseExplained) -> str:
+    if found.quality is not None:
+        quality = f"true quality = {_number(found.quality)}"
+        if found.cut:
+            return f"{quality}; cut at its token limit, so the reward is {_number(found.reward)}"
+        return f"{quality}; the reward is the quality"
     if found.score is None:
         return f"Unscored ({found.score_reason}): left out of the group, so it teaches nothing."
     gained = " + ".join(str(item.weight) for item in found.items if item.verdict == "yes") or "0"

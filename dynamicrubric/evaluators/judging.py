@@ -92,8 +92,13 @@ def read_rubric(
         if not verifier.accepts(criterion):
             return InvalidRubric(InvalidReason.UNCHECKABLE_CRITERION, criterion)
     if equal_weights:
-        return Rubric(tuple(Item(item.criterion, MIN_WEIGHT) for item in rubric.items))
+        return with_equal_weights(rubric)
     return rubric
+
+
+def with_equal_weights(rubric: Rubric) -> Rubric:
+    """Return the rubric with every item at the same weight."""
+    return Rubric(tuple(Item(item.criterion, MIN_WEIGHT) for item in rubric.items))
 
 
 def judge_responses(

@@ -16,6 +16,9 @@ import pyarrow.parquet as pq
 import pytest
 
 from dynamicrubric.cli import main
+from dynamicrubric.rewards import group_advantages
+from dynamicrubric.worlds.postcards.criteria import true_quality
+from dynamicrubric.worlds.postcards.prompts import all_prompts
 
 ROOT = Path(__file__).resolve().parents[2]
 CELL = "coevolved-s1-r1"
@@ -167,6 +170,63 @@ def test_explain_response_cut_at_its_limit_says_why_it_earned_nothing(
     rows[1] |= {"reward": 0.0, "advantage": -advantage}
     write(study, "policy", rows, {"rubrics": RUBRICS, "responses_per_set": 3})
     assert "cut at its token limit, so the reward is 0.0000" in explain(study, CELL, "1/oslo/1")
+
+
+def test_explain_response_under_equal_weights_counts_its_items_alike(
+    study: Path, explain: Explain
+) -> None:
+    rows = responses()
+    advantage = 0.25 / (0.125**0.5 + 1e-4)
+    rows[0] |= {"advantage": advantage}
+    rows[1] |= {"score": 0.5, "reward": 0.5, "advantage": -advantage}
+    rubrics_of = RUBRICS | {"evaluator": "dynamic", "weights": "equal"}
+    write(study, "policy", rows, {"rubrics": rubrics_of, "responses_per_set": 3})
+    assert "score = (1) / (1 + 1) = 0.5000" in explain(study, CELL, "1/oslo/1")
+
+
+def oracle_rows() -> list[dict[str, Any]]:
+    """Two finished responses of an oracle's group and one that was cut."""
+    prompt = all_prompts()[0]
+    texts = ["dear emma , thank you !", "hm", "hm hm"]
+    rewards = [true_quality(prompt, texts[0]), true_quality(prompt, texts[1]), -1.0]
+    none = {"rubric": None, "rubric_id": None, "verdicts": [], "score": None}
+    return [
+        row
+        | none
+        | {"prompt_id": prompt.id, "text": text, "text_hash": name_of(text), "reward": reward}
+        | {"score_reason": "no_rubric", "advantage": advantage}
+        for row, text, reward, advantage in zip(
+            responses(), texts, rewards, group_advantages(rewards), strict=True
+        )
+    ]
+
+
+def test_explain_response_under_an_oracle_says_its_true_quality(
+    study: Path, explain: Explain
+) -> None:
+    rows = oracle_rows()
+    prompt = rows[0]["prompt_id"]
+    identity = {"rubrics": RUBRICS | {"evaluator": "oracle"}, "responses_per_set": 3}
+    write(study, "policy", rows, identity)
+    text = explain(study, CELL, f"1/{prompt}/0")
+    assert f"true quality = {rows[0]['reward']:.4f}; the reward is the quality" in text
+    assert "an oracle rewards the true quality itself" in text
+    cut = explain(study, CELL, f"1/{prompt}/2")
+    assert "cut at its token limit, so the reward is -1.0000" in cut
+    found = json.loads(explain(study, CELL, f"1/{prompt}/0", "--json"))
+    assert (found["rubric"], found["judge"], found["score"]) == (None, None, None)
+
+    rows[0]["reward"] = 0.123
+    write(study, "policy", rows, identity)
+    assert "0.123 is stored" in explain(study, CELL, f"1/{prompt}/0", code=2)
+
+
+def test_explain_response_under_a_rule_names_no_generator(study: Path, explain: Explain) -> None:
+    rubrics_of = RUBRICS | {"evaluator": "rule_based"}
+    write(study, "policy", responses(), {"rubrics": rubrics_of, "responses_per_set": 3})
+    text = explain(study, CELL, "1/oslo/1")
+    assert "hand, one for every prompt" in text
+    assert "generator hash" not in text
 
 
 def test_explain_rubric_adds_both_advantages_with_their_weights(
