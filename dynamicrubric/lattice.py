@@ -183,27 +183,42 @@ def _base_hash(shared: dict[str, Any]) -> str:
 
 
 def _check_arms_differ(config: Config) -> None:
-    """Refuse arms whose recipes differ only in keys that no round reads.
+    """Refuse arms whose recipes differ only in keys that change no result.
 
     Two rounds are looked at, however many there are: in a study of one round `fresh` and `stale`
     are rightly one path.
     """
     seen: dict[str, str] = {}
+    planned = {run.arm: run.rounds for run in config.study.runs}
     for arm in config.study.arms:
         recipe = resolve_arm(config, arm)
         rounds = [
-            cell_recipe(recipe, config.evaluation, 0, number, config.study.rounds)
+            cell_recipe(recipe, config.evaluation, 0, number, planned.get(arm, config.study.rounds))
             for number in (1, 2)
         ]
-        text = json.dumps([one.model_dump(mode="json") for one in rounds], sort_keys=True)
+        text = json.dumps([_effective(one) for one in rounds], sort_keys=True)
         if seen.setdefault(text, arm) != arm:
             raise UserError(
                 doing="planning the study",
                 got=f"study.arms.{arm}, which trains and measures exactly what {seen[text]!r} does",
-                expected="each arm to differ in a key that some round reads",
-                remedy="remove one of them, or change what its rounds do (update: none ignores the "
-                "other keys of generator, for example)",
+                expected="each arm to differ in a key that changes a result",
+                remedy="remove one of them, or change what its rounds do (limits change no result, "
+                "and update: none ignores the other keys of generator, for example)",
             )
+
+
+def _effective(recipe: CellRecipe) -> dict[str, Any]:
+    """Return of a recipe what can change a result: limits cannot, nor what its evaluator ignores.
+
+    For comparing arms alone: an identity holds the whole recipe.
+    """
+    document = without(recipe.model_dump(mode="json"), LIMITS)
+    evaluator = recipe.rubrics.evaluator
+    if evaluator == "oracle":
+        return document | {"rubrics": evaluator, "verifier": None}
+    if evaluator == "rule_based":
+        return document | {"rubrics": without(document["rubrics"], {"sampling", "min_items"})}
+    return document
 
 
 def _check_unique(cells: list[Cell]) -> None:

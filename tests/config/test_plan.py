@@ -328,6 +328,42 @@ def test_plan_arms_that_differ_in_nothing_that_a_round_reads_are_refused(
         plan_of(document)
 
 
+@pytest.mark.parametrize(
+    ("first", "second"),
+    [
+        ({}, {"verifier": {"max_unscored_rate": 0.3}}),
+        ({}, {"policy": {"max_invalid_rate": 0.9}}),
+        (
+            {"evaluator": "oracle", "generator": {"update": "none"}},
+            {
+                "evaluator": "oracle",
+                "generator": {"update": "none", "temperature": 0.5},
+                "verifier": {"error_rate": 0.1},
+            },
+        ),
+        (
+            {"evaluator": "rule_based", "generator": {"update": "none"}},
+            {"evaluator": "rule_based", "generator": {"update": "none", "temperature": 0.5}},
+        ),
+    ],
+)
+def test_plan_arms_that_differ_in_nothing_that_changes_a_result_are_refused(
+    document: dict[str, Any], first: dict[str, Any], second: dict[str, Any]
+) -> None:
+    question = {"question": "Is it the same?"}
+    document["study"]["arms"] = {"one": question | first, "another": question | second}
+    with pytest.raises(UserError, match=r"study\.arms\.another, which trains .* 'one'"):
+        plan_of(document)
+
+
+def test_plan_rule_under_a_noisy_verifier_is_an_arm_of_its_own(document: dict[str, Any]) -> None:
+    rules = {"evaluator": "rule_based", "generator": {"update": "none"}}
+    noisy = rules | {"verifier": {"error_rate": 0.1}}
+    question = {"question": "Is it the same?"}
+    document["study"]["arms"] = {"one": question | rules, "another": question | noisy}
+    assert len(plan_of(document).cells) == 6
+
+
 def test_plan_changed_base_recipe_touches_all_training_and_no_round_zero(
     document: dict[str, Any],
 ) -> None:
