@@ -23,6 +23,8 @@ STALE: Final = "stale"
 ONCE: Final = "once"
 REVERTED: Final = "reverted"
 """Names of the arms that the figure is made of."""
+_KEPT: Final = {"G_0": "start", "G_1": "previous"}
+"""Where a second round has a generator from that it does not train."""
 
 GRID_DIR: Final = "data/grid"
 LAST_ROUND: Final = 2
@@ -41,8 +43,8 @@ UNDER: Final[Mapping[str, str]] = {
 }  # fmt: skip
 """Arm whose second round trains P_1 under the generator."""
 NEEDS: Final = (
-    f"the arms {COEVOLVED} and {STALE} with dynamic rubrics, a common first round and at least "
-    f"{LAST_ROUND} rounds"
+    f"the arms {COEVOLVED} (update fresh) and {STALE} (update stale, as many steps) with dynamic "
+    f"rubrics, a common first round and at least {LAST_ROUND} rounds"
 )
 
 
@@ -93,16 +95,38 @@ class PlannedGrid:
         }
 
 
+def trains_under(generator: str, cell: Cell, coevolved: Cell | None) -> bool:
+    """Say whether a second round's generator is what the figure calls it: names alone do not.
+
+    Args:
+        generator: G_0, G_1, G_2 or G~_2.
+        cell: a second round.
+        coevolved: the second round of `coevolved`, whose compute is the measure; None if it is not
+            there to be compared with.
+    """
+    training = cell.recipe.generator_training
+    if generator in _KEPT:
+        return training is None and cell.recipe.generator_from == _KEPT[generator]
+    source = "current" if generator == "G_2" else "start"
+    if training is None or training.responses != source:
+        return False
+    fresh = coevolved.recipe.generator_training if coevolved else training
+    return fresh is not None and training == fresh.model_copy(update={"responses": source})
+
+
 def planned_grids(plan: Plan) -> dict[str, PlannedGrid]:
     """Return the grids of a plan by key, seeds rising; none unless the plan has what it `NEEDS`."""
     found = {}
     for seed in sorted({seed for arm, seed in plan.paths if arm == COEVOLVED}):
         path, other = (plan.paths.get((arm, seed), ()) for arm in (COEVOLVED, STALE))
-        if min(len(path), len(other)) <= LAST_ROUND or path[1] != other[1] or path[2] == other[2]:
+        if min(len(path), len(other)) <= LAST_ROUND or path[1] != other[1]:
             continue
         cells = tuple(plan.cell(key) for key in path[: LAST_ROUND + 1])
         grid = PlannedGrid(seed, cells, plan.cell(other[LAST_ROUND]))
-        if all(cell.recipe.rubrics.evaluator == "dynamic" for cell in (*cells, grid.stale)):
+        fits = trains_under("G_2", cells[-1], cells[-1]) and trains_under(
+            G_STALE, grid.stale, cells[-1]
+        )
+        if fits and all(c.recipe.rubrics.evaluator == "dynamic" for c in (*cells, grid.stale)):
             found[grid.key] = grid
     return found
 

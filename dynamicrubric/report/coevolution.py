@@ -22,6 +22,7 @@ from dynamicrubric.grid import (
     NEEDS,
     POLICIES,
     UNDER,
+    trains_under,
 )
 from dynamicrubric.metrics import ROUND_METRICS
 from dynamicrubric.plan import Plan
@@ -90,7 +91,7 @@ def read_coevolution(
     plan = _without(plan, without)
     table = read_grids(plan, root, partial=partial)
     gaps = _gaps(plan, root, table) if table.rows else ()
-    paths = {generator: _paths_under(plan, arm) for generator, arm in UNDER.items()}
+    paths = {generator: _paths_under(plan, generator) for generator in UNDER}
     planned = {generator: own for generator, own in paths.items() if own}
     starts, ends = ({g: _values(plan, root, own, t) for g, own in planned.items()} for t in (1, 2))
     gains = [compare_values(QUALITY, (f"under {g}", ends[g]), ("P_1", starts[g])) for g in planned]
@@ -105,7 +106,7 @@ def read_coevolution(
         gaps=corrected(gaps),
         gains=together[: len(gains)],
         against=together[len(gains) :],
-        not_planned={g: _why_not(plan, arm) for g, arm in UNDER.items() if g not in planned},
+        not_planned={g: _why_not(plan, g) for g in UNDER if g not in planned},
         deviation=diagonal_deviation(plan, root, table),
     )
 
@@ -208,7 +209,18 @@ def _without(plan: Plan, keys: Collection[str]) -> Plan:
     return replace(plan, paths={place: path for place, path in paths.items() if path})
 
 
-def _paths_under(plan: Plan, arm: str) -> dict[int, tuple[str, ...]]:
+def _paths_under(plan: Plan, generator: str) -> dict[int, tuple[str, ...]]:
+    """Return the path by seed of the arm that trains `coevolved`'s P_1 under the generator."""
+    found = {}
+    for seed, keys in _from_p_1(plan, UNDER[generator]).items():
+        own = plan.paths[COEVOLVED, seed]
+        coevolved = plan.cell(own[LAST_ROUND]) if len(own) > LAST_ROUND else None
+        if trains_under(generator, plan.cell(keys[LAST_ROUND]), coevolved):
+            found[seed] = keys
+    return found
+
+
+def _from_p_1(plan: Plan, arm: str) -> dict[int, tuple[str, ...]]:
     """Return the arm's path by seed, of seeds in which it starts from `coevolved`'s P_1."""
     paths = {seed: keys for (name, seed), keys in plan.paths.items() if name == arm}
     return {
@@ -218,12 +230,15 @@ def _paths_under(plan: Plan, arm: str) -> dict[int, tuple[str, ...]]:
     }
 
 
-def _why_not(plan: Plan, arm: str) -> str:
+def _why_not(plan: Plan, generator: str) -> str:
+    arm = UNDER[generator]
     paths = [keys for (name, _), keys in plan.paths.items() if name == arm]
     if not paths:
         return f"it takes the arm {arm}"
     if max(map(len, paths)) <= LAST_ROUND:
         return f"it takes {LAST_ROUND} rounds of {arm}"
+    if _from_p_1(plan, arm):
+        return f"the second round of {arm} is under another generator, or with other compute"
     return f"{arm} does not start from the P_1 of {COEVOLVED}"
 
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from dynamicrubric.config import Config, load_config
+from dynamicrubric.config import ArmConfig, Config, load_config
 from dynamicrubric.grid import (
     GENERATORS,
     LAST_ROUND,
@@ -83,6 +83,25 @@ def test_plan_without_the_pair_or_its_rounds_has_no_grid(study: dict[str, Any]) 
     plan = planned(**study)
     assert planned_grids(plan) == {}
     assert plan_document(plan)["grids"] == {}
+
+
+@pytest.mark.parametrize(
+    ("arm", "generator"),
+    [
+        ("stale", {"update": "once"}),  # it would show G_1 as G~_2
+        ("stale", {"update": "stale", "steps": 30}),  # not with equal compute
+        ("coevolved", {"update": "once"}),
+    ],
+)
+def test_arm_that_has_the_name_alone_makes_no_grid(arm: str, generator: dict[str, Any]) -> None:
+    config = load_config(ROOT / "params.yaml")
+    other = ArmConfig.model_validate({"question": "Is it what its name says?"} | {
+        "generator": generator
+    })  # fmt: skip
+    arms = {name: config.study.arms[name] for name in ("coevolved", "stale")} | {arm: other}
+    study = config.study.model_copy(update={"arms": arms, "groups": {}, "run": None, "rounds": 2})
+    plan = expand(config.model_copy(update={"study": study}))
+    assert planned_grids(plan) == {}
 
 
 def test_seed_of_one_of_the_two_arms_alone_has_no_grid() -> None:

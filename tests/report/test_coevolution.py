@@ -199,6 +199,14 @@ def test_arm_with_another_first_round_is_not_read_as_p_2_under_its_generator(fak
     assert found.not_planned["G_1"] == "once does not start from the P_1 of coevolved"
 
 
+def test_arm_whose_second_round_is_under_another_generator_is_not_read_by_its_name(fake_study):
+    study = fake_study(arms=(*PAIR, "once", "reverted"), rounds=2)
+    paths = {**study.plan.paths, ("once", 1): study.plan.paths["reverted", 1]}
+    found = read_coevolution(replace(study.plan, paths=paths), study.root)
+    assert [one.arm for one in found.gains] == ["under G_2", "under G~_2", "under G_0"]
+    assert "under another generator" in found.not_planned["G_1"]
+
+
 def test_part_of_the_figure_is_read_where_a_seeds_grid_is_missing(fake_study):
     study = fake_study(arms=PAIR, seeds=(1, 2, 3), rounds=2)
     remove(study.root / planned_grids(study.plan)["s2"].directory)
