@@ -8,6 +8,7 @@ corrected within each half.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
 from itertools import takewhile
@@ -166,7 +167,7 @@ def diagonal_deviation(plan: Plan, root: Path, table: GridTable) -> float:
     """Return the largest difference between the grid's diagonal and the rounds' own figures.
 
     Zero where one kind of machine measured both, as their draws are the same. Elsewhere a rounding
-    may sample another token.
+    may sample another token. Infinite if one of the two has a figure that the other has not.
     """
     deviation = 0.0
     for grid in grids_of(plan, table):
@@ -174,11 +175,19 @@ def diagonal_deviation(plan: Plan, root: Path, table: GridTable) -> float:
             for metric, own in load_cell(root, cell).round_metrics().items():
                 if metric in SET_METRICS:
                     value = table.at(grid.seed, generator, policy, metric).value
-                    deviation = max(deviation, abs((value or 0.0) - (own.value or 0.0)))
+                    deviation = max(deviation, _apart(value, own.value))
     return deviation
 
 
+def _apart(one: float | None, other: float | None) -> float:
+    if one is None or other is None:
+        return 0.0 if one is other else math.inf
+    return abs(one - other)
+
+
 def _diagonal_note(deviation: float) -> str:
+    if math.isinf(deviation):
+        return f"not what {COEVOLVED}'s rounds measured: a figure is scored in one of the two alone"
     if deviation == 0.0:
         return f"equal to the last digit to what {COEVOLVED}'s rounds measured"
     return (

@@ -3,6 +3,7 @@ from __future__ import annotations
 import csv
 import io
 import json
+import math
 import xml.etree.ElementTree as ElementTree
 from dataclasses import replace
 
@@ -14,7 +15,11 @@ from dynamicrubric.grid import GENERATORS, POLICIES, UNDER, planned_grids
 from dynamicrubric.metrics import ROUND_METRICS
 from dynamicrubric.report import compare_arms, console, heat_map, markdown, write_comparison
 from dynamicrubric.report.cellfiles import SET_METRICS, load_cell
-from dynamicrubric.report.coevolution import coevolution_notes, read_coevolution
+from dynamicrubric.report.coevolution import (
+    coevolution_notes,
+    diagonal_deviation,
+    read_coevolution,
+)
 from dynamicrubric.report.gridtable import GridTable, missing_grids, read_grids, write_grid_csv
 from dynamicrubric.report.heatmap import PANELS, draw_grid
 from dynamicrubric.stats import holm
@@ -55,6 +60,22 @@ def test_diagonal_of_another_machine_is_named_with_how_far_it_is_off(fake_study)
     found = replace(read_coevolution(study.plan, study.root), deviation=0.0123)
     said = dict(coevolution_notes(found))["G_0 on P_0, G_1 on P_1, G_2 on P_2"]
     assert "at most 0.012 from" in said
+
+
+def test_diagonal_figure_that_a_round_did_not_score_is_no_zero(fake_study):
+    study = fake_study(arms=PAIR, rounds=2)
+    table = read_grids(study.plan, study.root)
+    rows = tuple(
+        replace(row, value=None, n_scored=0)
+        if (row.generator, row.policy, row.metric) == ("G_1", "P_1", "r_disc")
+        else row
+        for row in table.rows
+    )
+    deviation = diagonal_deviation(study.plan, study.root, GridTable(rows, table.seeds))
+    assert deviation == math.inf
+    found = replace(read_coevolution(study.plan, study.root), deviation=deviation)
+    said = dict(coevolution_notes(found))["G_0 on P_0, G_1 on P_1, G_2 on P_2"]
+    assert "scored in one of the two alone" in said
 
 
 @pytest.mark.parametrize(
