@@ -73,11 +73,15 @@ def _show(config: Config, study: Plan, root: Path) -> None:
     from rich.text import Text
 
     from dynamicrubric.estimate import estimate_plan
+    from dynamicrubric.grid import planned_grids
     from dynamicrubric.report.cellfiles import find_cell
+    from dynamicrubric.report.gridtable import missing_grids
 
     everything = [*study.starts.values(), *study.cells.values()]
     finished = {cell.key for cell in everything if find_cell(root, cell) is not None}
     trained = sum(key in finished for key in study.cells)
+    missing = missing_grids(study, root)
+    finished |= {g.directory for key, g in planned_grids(study).items() if key not in missing}
     typer.echo(cell_count(config.study, study))
     console = Console()
     console.print(lattice_table(study))

@@ -14,13 +14,16 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
+from dynamicrubric.grid import GRID_DIR, planned_grids
 from dynamicrubric.plan import RUNS_DIR, WARM_DIR, Cell, Plan
 
 RECORDS: Final = (
     "data/prepared/record.json",
     f"{WARM_DIR}/*/record.json",
     f"{RUNS_DIR}/*/*/record.json",
+    f"{GRID_DIR}/*/record.json",
     "work/retired/*/*/record.json",
+    "work/retired/grid-*/record.json",
 )
 
 
@@ -76,7 +79,8 @@ def estimate_plan(plan: Plan, root: Path, finished: Collection[str] = ()) -> Est
     Args:
         plan: the lattice of cells.
         root: the project's folder.
-        finished: keys of cells to leave out, and with them what all cells start from.
+        finished: keys of cells to leave out, and with them what all cells start from; a grid's is
+            its folder.
     """
     known = earlier_costs(root)
     if not known:
@@ -86,17 +90,21 @@ def estimate_plan(plan: Plan, root: Path, finished: Collection[str] = ()) -> Est
         cell.key: () if cell.key in finished else tuple(shapes_of(cell))
         for cell in (*plan.starts.values(), *plan.cells.values())
     }
-    everything = [*shared, *(shape for own in shapes.values() for shape in own)]
+    unmeasured = [g for g in planned_grids(plan).values() if g.directory not in finished]
+    grids = [Shape("evaluate_grid", "", 1) for _ in unmeasured]
+    everything = [*shared, *(shape for own in shapes.values() for shape in own), *grids]
     costs = {shape: _cost(shape, known) for shape in set(everything)}
     found = {shape: cost for shape, cost in costs.items() if cost is not None}
     seconds = {
         key: sum(found[shape].seconds for shape in own if shape in found)
         for key, own in shapes.items()
     }
-    before = sum(found[shape].seconds for shape in shared if shape in found)
+    before, after = (
+        sum(found[shape].seconds for shape in some if shape in found) for some in (shared, grids)
+    )
     paths = plan.paths.values()
     return Estimate(
-        seconds=before + sum(seconds.values()),
+        seconds=before + sum(seconds.values()) + after,
         longest=before + max(sum(seconds[key] for key in path[1:]) for path in paths),
         size=sum(found[shape].size for shape in everything if shape in found),
         num_records=sum(len(own) for own in known.values()),
@@ -140,7 +148,7 @@ def earlier_costs(root: Path) -> dict[Shape, list[Cost]]:
 
 def _shape_of_record(record: Mapping[str, Any]) -> Shape | None:
     step, identity = str(record["step"]), record["identity"]
-    if step == "prepare":
+    if step in ("prepare", "evaluate_grid"):
         return Shape(step, "", 1)
     if step == "warm_start":
         return _warm_shape(identity["settings"])

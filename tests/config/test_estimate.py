@@ -82,6 +82,22 @@ def test_estimate_of_what_is_left_leaves_finished_cells_out(tmp_path: Path) -> N
     assert "prepare" not in left.unknown
 
 
+def test_estimate_counts_each_seeds_grid_unless_it_is_measured(tmp_path: Path) -> None:
+    policy(tmp_path / "data/runs/cell/policy", 20.0)
+    record(tmp_path / "data/grid/s9", "evaluate_grid", 30.0, seed=9)
+    plan = plan_of(run=["coevolved", "stale"], seeds=[1, 2])
+    cells = {*plan.starts, *plan.cells}
+    one, none = (
+        estimate_plan(plan, tmp_path, cells | grids)
+        for grids in ({"data/grid/s1"}, {"data/grid/s1", "data/grid/s2"})
+    )
+    whole = estimate_plan(plan, tmp_path)
+    assert whole is not None and one is not None and none is not None
+    assert (one.seconds, none.seconds) == (30.0, 0.0)
+    assert "evaluate_grid" not in whole.unknown
+    assert whole.seconds == len(plan.cells) * 20.0 + 60.0
+
+
 @pytest.mark.parametrize("text", ["", "{", "[]", '{"step": "train_policy"}'])
 def test_estimate_passes_over_records_it_cannot_read(tmp_path: Path, text: str) -> None:
     policy(tmp_path / "data/runs/whole/policy", 20.0)
