@@ -15,7 +15,7 @@ import typer
 
 from dynamicrubric.boundary import run_with_boundary
 from dynamicrubric.config import Config, load_config
-from dynamicrubric.plan import Plan, expand, is_written, write_plan
+from dynamicrubric.plan import Cell, Plan, expand, is_written, write_plan
 from dynamicrubric.planview import cell_count, cost_lines, lattice_table, ranges
 
 app = typer.Typer(
@@ -74,11 +74,10 @@ def _show(config: Config, study: Plan, root: Path) -> None:
 
     from dynamicrubric.estimate import estimate_plan
     from dynamicrubric.grid import planned_grids
-    from dynamicrubric.report.cellfiles import find_cell
     from dynamicrubric.report.gridtable import missing_grids
 
     everything = [*study.starts.values(), *study.cells.values()]
-    finished = {cell.key for cell in everything if find_cell(root, cell) is not None}
+    finished = {cell.key for cell in everything if _is_finished(root, cell)}
     trained = sum(key in finished for key in study.cells)
     missing = missing_grids(study, root)
     finished |= {g.directory for key, g in planned_grids(study).items() if key not in missing}
@@ -89,6 +88,16 @@ def _show(config: Config, study: Plan, root: Path) -> None:
     lines = cost_lines(whole, left, config.runtime.slots)
     for line in [f"{trained} of {len(study.cells)} cells are trained.", *lines]:
         console.print(Text(line), soft_wrap=True)
+
+
+def _is_finished(root: Path, cell: Cell) -> bool:
+    """Say whether a cell is there; one with a record that cannot be read is not."""
+    from dynamicrubric.report.cellfiles import find_cell
+
+    try:
+        return find_cell(root, cell) is not None
+    except (OSError, ValueError, KeyError, TypeError):
+        return False
 
 
 @app.command()

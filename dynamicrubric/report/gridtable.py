@@ -29,6 +29,7 @@ from dynamicrubric.stats import MIN_SEEDS, prompt_means
 from dynamicrubric.types import mean_of
 
 RECORD_FILE: Final = "record.json"
+_RECORD_KEYS: Final = {"step_version", "inputs", "files", "content_hash"}
 Place = tuple[int, str, str, str]
 
 
@@ -198,11 +199,12 @@ def _find_record(grid: PlannedGrid, root: Path) -> Mapping[str, Any] | None:
 
 
 def _read_record(folder: Path) -> Mapping[str, Any] | None:
+    """Return an artefact's record; None if there is none, or one that cannot be read."""
     try:
-        found: Mapping[str, Any] = json.loads((folder / RECORD_FILE).read_text(encoding="utf-8"))
-    except FileNotFoundError:
+        found = json.loads((folder / RECORD_FILE).read_text(encoding="utf-8"))
+    except (FileNotFoundError, ValueError):
         return None
-    return found
+    return found if isinstance(found, dict) and found.keys() >= _RECORD_KEYS else None
 
 
 def _figures(grid: PlannedGrid, root: Path) -> dict[tuple[str, str], dict[str, Measured]]:

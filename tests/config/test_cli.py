@@ -126,6 +126,18 @@ def test_cli_plan_writes_the_cells_once(project: Path) -> None:
     assert "no earlier run in this folder" in done.stdout
 
 
+@pytest.mark.parametrize("text", ["", "{", "[]", "{}"])
+def test_cli_plan_takes_a_broken_record_for_a_cell_that_is_not_there(
+    project: Path, text: str
+) -> None:
+    for folder in ("runs/coevolved-s1-r1/evaluation", "grid/s1"):
+        (project / "data" / folder).mkdir(parents=True)
+        (project / "data" / folder / "record.json").write_text(text)
+    found = dynamicrubric("plan", cwd=project)
+    assert (found.returncode, found.stderr) == (0, "")
+    assert "0 of " in found.stdout
+
+
 def test_cli_plan_draws_the_lattice(project: Path) -> None:
     done = dynamicrubric("plan", "--graph", "lattice.svg", cwd=project)
     assert done.returncode == 0
