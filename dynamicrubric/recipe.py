@@ -120,8 +120,9 @@ class RecipeConfig(Section):
     """`written`: an item counts with the weight the rubric gives it. `equal`: all weights are 1,
     wherever a rubric scores."""
     anchor_swap_rate: Rate
-    """Share of adjacent pairs of an anchor list that are swapped when a training reads it (label
-    noise); the prepared anchors have none."""
+    """Probability of each swap of neighbours, walking down an anchor list, when a training reads it
+    (label noise); the prepared anchors have none. At 0.3 about a fifth of the pairs that were
+    neighbours end up the wrong way round, since a swap may be followed by the next."""
     responses_per_set: Annotated[int, Field(ge=2, le=64)]
     """K, the size of a response set and of the policy's GRPO group."""
     min_rubric_items: Annotated[int, Field(ge=1, le=64)]
