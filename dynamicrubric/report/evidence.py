@@ -31,12 +31,18 @@ class Grid:
     rows: tuple[tuple[str, ...], ...]
 
 
-def evidence_grids(differences: Sequence[Difference], last_round: int) -> list[Grid]:
+def rounds_of(differences: Sequence[Difference]) -> str:
+    """Return which round is compared, in words."""
+    rounds = {found.round for found in differences}
+    return f"round {rounds.pop()}" if len(rounds) == 1 else "the last round of both arms"
+
+
+def evidence_grids(differences: Sequence[Difference]) -> list[Grid]:
     """Return the tables of intervals, one a metric, and of counts; no difference is left out."""
     heads = ("other arm", f"{LEVEL:.0%} from", "to", "is over", "p", "p Holm", "better on")
     found = [
         Grid(
-            f"{capital(ROUND_METRICS[metric].label)} in round {last_round}, {arm} minus another "
+            f"{capital(ROUND_METRICS[metric].label)} in {rounds_of(own)}, {arm} minus another "
             f"arm: {LEVEL:.0%} intervals",
             heads,
             tuple((one.other, *_evidence(one)) for one in own),

@@ -27,12 +27,13 @@ LABEL_GAP: Final = 0.062
 """Smallest distance between two labels, as a share of the panel's height."""
 
 
-def draw_study(table: OutcomeTable, path: Path) -> tuple[Path, Path]:
+def draw_study(table: OutcomeTable, path: Path, mark: str = "") -> tuple[Path, Path]:
     """Draw the picture.
 
     Args:
         table: the figures of the study.
         path: where the PNG goes; the SVG is written beside it.
+        mark: what has to be said of the figures on the picture itself.
 
     Returns:
         Paths of the PNG and the SVG.
@@ -56,7 +57,9 @@ def draw_study(table: OutcomeTable, path: Path) -> tuple[Path, Path]:
         figure = Figure(figsize=(WIDTH_INCHES, 5.4), dpi=DOTS_PER_INCH, layout="constrained")
         for axes, metric in zip(figure.subplots(1, len(PANELS)), PANELS, strict=True):
             _draw_panel(axes, table, metric)
-        figure.suptitle(_caption(table), fontsize=11, color="#444444", x=0.01, ha="left")
+        caption = "; ".join(filter(None, (mark, _caption(table))))
+        colour = "#B00020" if mark else "#444444"
+        figure.suptitle(caption, fontsize=11, color=colour, x=0.01, ha="left")
         figure.savefig(path, metadata={"Software": None})
         figure.savefig(svg, metadata={"Date": None, "Creator": None})
     return path, svg
@@ -89,10 +92,7 @@ def _draw_panel(axes: Axes, table: OutcomeTable, metric: str) -> None:
         colour, marker = COLOURS[number % len(COLOURS)], MARKERS[number % len(MARKERS)]
         if len(table.seeds) > 1:
             for seed in table.seeds:
-                values = [
-                    table.at(arm, seed, round_number, metric).value
-                    for round_number in range(table.last_round + 1)
-                ]
+                values = table.path(arm, seed, metric)
                 axes.plot(_gaps(values), color=colour, linewidth=0.9, alpha=0.45)
         means = [
             table.mean(arm, round_number, metric) for round_number in range(table.last_round + 1)
@@ -144,7 +144,13 @@ def _label_ends(axes: Axes, table: OutcomeTable, ends: Sequence[tuple[float, int
 def _caption(table: OutcomeTable) -> str:
     if len(table.seeds) == 1:
         return "1 seed"
-    return f"{len(table.seeds)} seeds: thin lines; thick: their mean"
+    return f"{seed_span(table)} seeds: thin lines; thick: their mean"
+
+
+def seed_span(table: OutcomeTable) -> str:
+    """Return how many seeds the arms have: one number, or the fewest and the most."""
+    counts = sorted({len(table.seeds_of(arm)) for arm in table.arms})
+    return str(counts[0]) if len(counts) == 1 else f"{counts[0]} to {counts[-1]}"
 
 
 def _gaps(values: Sequence[float | None]) -> list[float]:

@@ -13,9 +13,11 @@ from dynamicrubric.report.evidence import (
     evidence_grids,
     evidence_notes,
     names_of,
+    rounds_of,
     signed,
 )
 from dynamicrubric.report.outcomes import OutcomeTable
+from dynamicrubric.report.picture import seed_span
 from dynamicrubric.report.text import markdown_inline
 
 if TYPE_CHECKING:
@@ -45,19 +47,18 @@ def shown_rounds(last_round: int) -> list[int]:
 
 def grids(table: OutcomeTable, differences: Sequence[Difference]) -> list[Grid]:
     """Return every table of the comparison, as text."""
-    count = len(table.seeds)
-    seeds = "1 seed" if count == 1 else f"mean of {count} seeds"
+    seeds = "1 seed" if len(table.seeds) == 1 else f"mean of {seed_span(table)} seeds"
     found = [
         _round_grid(table, metric, f"{capital(_label(metric))} by round, {seeds}")
         for metric in BY_ROUND
     ]
     found += [
-        _last_round_grid(table, names, f"{title} in round {table.last_round}, {seeds}")
+        _last_round_grid(table, names, f"{title} in {_last_rounds(table)}, {seeds}")
         for title, names in LAST_ROUND.items()
     ]
     if differences:
-        found.append(_difference_grid(differences, table.last_round))
-        found += evidence_grids(differences, table.last_round)
+        found.append(_difference_grid(differences))
+        found += evidence_grids(differences)
     return found
 
 
@@ -76,15 +77,19 @@ def footnotes(
 
 
 def markdown(
-    table: OutcomeTable, differences: Sequence[Difference], questions: Mapping[str, str]
+    table: OutcomeTable,
+    differences: Sequence[Difference],
+    questions: Mapping[str, str],
+    mark: str = "",
 ) -> str:
-    """Return results/table.md."""
+    """Return results/table.md; `mark` is what has to be said of it before all else."""
     parts = [_markdown_grid(grid) for grid in grids(table, differences)]
     notes = [
         f"- **{markdown_inline(name)}**: {markdown_inline(text)}"
         for name, text in footnotes(table, differences, questions)
     ]
-    return "\n\n".join(["# Comparison", *parts, "\n".join(notes)]) + "\n"
+    head = ["# Comparison", *([f"**{markdown_inline(mark)}**"] if mark else [])]
+    return "\n\n".join([*head, *parts, "\n".join(notes)]) + "\n"
 
 
 def console(
@@ -119,13 +124,19 @@ def _round_grid(table: OutcomeTable, metric: str, title: str) -> Grid:
 
 def _last_round_grid(table: OutcomeTable, names: Sequence[str], title: str) -> Grid:
     rows = tuple(
-        (arm, *(_shown(table, arm, table.last_round, name) for name in names)) for arm in table.arms
+        (arm, *(_shown(table, arm, table.last_round_of(arm), name) for name in names))
+        for arm in table.arms
     )
     return Grid(title, ("arm", *(_label(name) for name in names)), rows)
 
 
-def _difference_grid(differences: Sequence[Difference], last_round: int) -> Grid:
-    several = len(differences[0].by_seed) > 1
+def _last_rounds(table: OutcomeTable) -> str:
+    rounds = {table.last_round_of(arm) for arm in table.arms}
+    return f"round {table.last_round}" if len(rounds) == 1 else "each arm's last round"
+
+
+def _difference_grid(differences: Sequence[Difference]) -> Grid:
+    several = max(len(found.by_seed) for found in differences) > 1
     heads = ("difference", "metric", "mean", "std. error", "std. error is")
     rows = tuple(
         (
@@ -137,7 +148,7 @@ def _difference_grid(differences: Sequence[Difference], last_round: int) -> Grid
         )
         for found in differences
     )
-    title = f"Paired differences by prompt, round {last_round}"
+    title = f"Paired differences by prompt, {rounds_of(differences)}"
     return Grid(title, (*heads, "each seed") if several else heads, rows)
 
 
@@ -162,7 +173,7 @@ def _unscored(table: OutcomeTable) -> list[tuple[str, str]]:
     for arm in table.arms:
         names: dict[str, list[str]] = {}
         for metric in ROUND_METRICS:
-            found = [table.at(arm, seed, table.last_round, metric) for seed in table.seeds]
+            found = table.outcomes(arm, table.last_round_of(arm), metric)
             scored, total = sum(row.n_scored for row in found), sum(row.n_total for row in found)
             if scored < total:
                 names.setdefault(f"{scored}/{total}", []).append(_label(metric))
