@@ -109,8 +109,8 @@ def _evidence(found: Difference) -> tuple[str, ...]:
         signed(low),
         signed(high),
         says.over or NOTHING,
-        _p(says.p_value),
-        _p(found.p_corrected),
+        p_text(says.p_value),
+        p_text(found.p_corrected),
         better,
     )
 
@@ -146,7 +146,8 @@ def _span(values: Collection[int]) -> str:
     return str(low) if low == high else f"{low}-{high}"
 
 
-def _p(value: float | None) -> str:
+def p_text(value: float | None) -> str:
+    """Return a p-value as text, or a dash."""
     if value is None:
         return NOTHING
     return f"<{SMALLEST_P}" if value < SMALLEST_P else f"{value:.4f}"
