@@ -19,5 +19,5 @@ STEP_VERSIONS: Final[dict[str, int]] = {
     "train_policy": 3,
     "evaluate_round": 2,
 }
-COMPARE_VERSION: Final = 1
+COMPARE_VERSION: Final = 2
 """Of the comparison, which is no cell's step: its stage in dvc.yaml depends on it."""

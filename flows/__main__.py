@@ -93,13 +93,20 @@ def round_(key: Key) -> None:
 
 
 @app.command()
-def compare() -> None:
+def compare(
+    partial: Annotated[
+        bool,
+        typer.Option(
+            "--partial", help="Draw what an unfinished or damaged study has: results/partial."
+        ),
+    ] = False,
+) -> None:
     """Compare the arms of a finished study."""
 
     def run() -> None:
         from flows.compare import compare as run_compare
 
-        run_compare()
+        run_compare(partial=partial)
 
     _with_server(run)
 

@@ -1,7 +1,8 @@
 """Comparison of arms: figures, paired differences, tables and the picture.
 
 `write_comparison` reads the cells of a plan and writes results/metrics.csv, results/table.md,
-results/study.png (and .svg) and results/report (the page, its pictures and tables). No torch, no tracker; heavy imports happen when something is drawn.
+results/study.png (and .svg) and results/report (the page, its pictures and tables). No torch, no
+tracker; heavy imports happen when something is drawn.
 """
 
 from __future__ import annotations

@@ -77,9 +77,7 @@ def write_report(material: Material, results: Path) -> Path:
         ends=ends_grid(material.outcomes),
         counts=counts_grid(material.outcomes, material.gathered),
         evidence=[
-            evidence_grid(material.differences, metric)
-            for metric in TABLES
-            if material.differences
+            evidence_grid(material.differences, metric) for metric in TABLES if material.differences
         ],
         settings=_settings(material),
         faults=material.gathered.faults,

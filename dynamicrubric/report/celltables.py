@@ -148,7 +148,9 @@ def _check_verdicts(tables: CellTables) -> None:
     rows, size = tables.verdicts, tables.files.cell.recipe.responses_per_set
     odd = sorted(set(rows["verdict"].dropna()) - _VERDICTS)
     if odd or rows["verdict"].isna().any():
-        raise _broken(tables, "verdicts", f"verdicts {odd or 'without a value'}", "yes, no, unscored")
+        raise _broken(
+            tables, "verdicts", f"verdicts {odd or 'without a value'}", "yes, no, unscored"
+        )
     valid = tables.rubrics[tables.rubrics["valid"].astype(bool)]
     expected = int((valid["num_items"].astype(float) * size).sum())
     if len(rows) != expected:

@@ -28,7 +28,7 @@ MAX_STRONG: Final = 7
 OTHERS_IN: Final = ("true_quality", "delta_gap")
 MARK_COLOUR: Final = "#B00020"
 REFERENCE_COLOUR: Final = "#666666"
-WIDTH: Final = 5.4
+WIDTH: Final = 4.9
 LABEL_GAP: Final = 0.075
 
 
@@ -40,6 +40,7 @@ class Chart:
         name: file name without its ending.
         title: what it shows.
         alt: the same in words, for who does not see it.
+        note: what it rests on.
         png: the PNG.
         svg: the SVG.
     """
@@ -49,6 +50,7 @@ class Chart:
     alt: str
     png: Path
     svg: Path
+    note: str = ""
 
 
 def strong_arms(arms: Sequence[str]) -> tuple[str, ...]:
@@ -114,7 +116,7 @@ def _style() -> Iterator[None]:
 def _curve_chart(
     metric: str, strong: Sequence[str], points: Sequence[CurvePoint], folder: Path, mark: str
 ) -> Chart:
-    figure, axes = _figure(WIDTH, 3.9, mark)
+    figure, axes = _figure(WIDTH, 3.7, mark)
     ends: list[tuple[float, int, str, int]] = []
     last = max((point.round for point in points), default=0)
     for number, arm in reversed(list(enumerate(strong))):  # the first arm ends up on top
@@ -127,7 +129,23 @@ def _curve_chart(
     _label_ends(axes, ends)
     said = ", ".join(f"{arm} {value:.3f}" for value, _, arm, _ in reversed(ends))
     label = capital(ROUND_METRICS[metric].label)
-    return _save(figure, folder, f"curve_{metric}", f"{label} by round", f"at the end: {said}")
+    own = [point for point in points if point.metric == metric and point.arm in strong]
+    title = f"{label} by round"
+    return _save(figure, folder, f"curve_{metric}", title, f"at the end: {said}", _basis(own))
+
+
+def _basis(points: Sequence[CurvePoint]) -> str:
+    """Say what the points of a picture rest on: seeds, rows, and what the bands are over."""
+    seeds = _span([len(point.seeds) for point in points])
+    scored = _span([point.n_scored for point in points])
+    over = sorted({point.over for point in points if point.over is not None})
+    bands = f"bands over {' or '.join(over)}" if over else "no bands"
+    return f"A point: {seeds} seed{'' if seeds == '1' else 's'}, {scored} scored rows; {bands}"
+
+
+def _span(counts: Sequence[int]) -> str:
+    low, high = min(counts, default=0), max(counts, default=0)
+    return f"{low:,}" if low == high else f"{low:,} to {high:,}"
 
 
 def _others_chart(
@@ -153,12 +171,12 @@ def _others_chart(
                        color=REFERENCE_COLOUR)  # fmt: skip
     label = capital(ROUND_METRICS[metric].label)
     title = f"{label} by round: each other arm (blue) beside {reference} (grey)"
-    return _save(figure, folder, f"others_{metric}", title, f"panels of {', '.join(rest)}")
+    own = [point for point in points if point.metric == metric and point.arm in rest]
+    alt = f"panels of {', '.join(rest)}"
+    return _save(figure, folder, f"others_{metric}", title, alt, _basis(own))
 
 
-def _difference_chart(
-    metric: str, own: Sequence[Difference], folder: Path, mark: str
-) -> Chart:
+def _difference_chart(metric: str, own: Sequence[Difference], folder: Path, mark: str) -> Chart:
     figure, axes = _figure(WIDTH, 1.2 + 0.34 * len(own), mark)
     for place, found in enumerate(reversed(own)):
         if found.mean is None:
@@ -245,8 +263,8 @@ def _figure(
     return figure, axes if rows * columns == 1 else list(axes.flat)
 
 
-def _save(figure: Figure, folder: Path, name: str, title: str, alt: str) -> Chart:
+def _save(figure: Figure, folder: Path, name: str, title: str, alt: str, note: str = "") -> Chart:
     png, svg = folder / f"{name}.png", folder / f"{name}.svg"
     figure.savefig(png, metadata={"Software": None})
     figure.savefig(svg, metadata={"Date": None, "Creator": None})
-    return Chart(name, title, f"{title}; {alt}", png, svg)
+    return Chart(name, title, f"{title}; {alt}", png, svg, note)

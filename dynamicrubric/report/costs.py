@@ -185,5 +185,3 @@ def _read(path: Path) -> pd.DataFrame:
 def _total(values: Sequence[Any]) -> float | None:
     known = [float(value) for value in values if value is not None]
     return sum(known) if len(known) == len(values) else None
-
-

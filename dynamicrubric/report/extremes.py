@@ -117,9 +117,7 @@ def _response(tables: CellTables, row: dict[Any, Any]) -> RewardedResponse:
     )
 
 
-def _check_score(
-    tables: CellTables, row: dict[Any, Any], items: tuple[ItemVerdict, ...]
-) -> None:
+def _check_score(tables: CellTables, row: dict[Any, Any], items: tuple[ItemVerdict, ...]) -> None:
     """Assert that a shown score is the weighted share of the shown verdicts."""
     judged = [item for item in items if item.verdict in ("yes", "no")]
     if not items or len(judged) < len(items):

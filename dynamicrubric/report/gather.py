@@ -83,9 +83,7 @@ def gather(plan: Plan, root: Path, faults: Sequence[Fault] = ()) -> Gathered:
     shown = _shown_cells(plan, without)
     keys = dict.fromkeys(key for path in plan.paths.values() for key in path)
     wanted = set(shown.values())
-    cells = {
-        key: _digest(plan, root, key, key in wanted) for key in keys if key not in without
-    }
+    cells = {key: _digest(plan, root, key, key in wanted) for key in keys if key not in without}
     counts = {digest.prompts for digest in cells.values()}
     assert len(counts) <= 1, f"cells with other numbers of held-out prompts: {sorted(counts)}"
     return Gathered(plan, cells, tuple(faults), shown)

@@ -11,7 +11,6 @@ import base64
 import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -28,7 +27,7 @@ from dynamicrubric.report.pagetables import (
 )
 from dynamicrubric.report.rubricchange import RubricUse
 from dynamicrubric.report.text import visible
-from dynamicrubric.report.words import FIRST_ARM, Answer, caution
+from dynamicrubric.report.words import FIRST_ARM, Answer, caution, reach
 from dynamicrubric.stats import MIN_SEEDS
 
 if TYPE_CHECKING:
@@ -144,7 +143,7 @@ def _environment() -> Environment:
         number=number,
         share=share,
         caution=caution,
-        slug=partial(_slug),
+        reach=reach,
     )
     return environment
 
@@ -159,11 +158,6 @@ def _markup(text: str) -> Any:  # noqa: ANN401 - a type of a library that is imp
 def _data_uri(chart: Chart) -> str:
     data = base64.b64encode(chart.svg.read_bytes()).decode("ascii")
     return f"data:image/svg+xml;base64,{data}"
-
-
-def _slug(text: str) -> str:
-    """Return an id for a name, whatever letters it has."""
-    return "a" + hashlib.sha256(text.encode("utf-8")).hexdigest()[:10]
 
 
 def _named(charts: Mapping[str, Chart], start: str) -> list[Chart]:

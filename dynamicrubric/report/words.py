@@ -83,13 +83,18 @@ def findings(found: Sequence[Answer]) -> tuple[Finding, ...]:
 def basis(found: Difference) -> str:
     """Say what a comparison's interval is over, and of how many.
 
-    `over 48 prompts of 1 seed`, `over 3 seeds and 48 prompts`.
+    `over prompts only: 48 prompts of 1 seed`, `over 3 seeds and 48 prompts`.
     """
     prompts = _span([one.n_prompts for one in found.by_seed], "prompt")
     seeds = _count(len(found.by_seed), "seed")
     if found.estimate.over == "seeds and prompts":
         return f"over {seeds} and {prompts}"
-    return f"over {prompts} of {seeds}, so over prompts only"
+    return f"over prompts only: {prompts} of {seeds}"
+
+
+def reach(found: Difference) -> str:
+    """Return a word beside a verdict that fewer than three seeds qualify; empty with three."""
+    return "over prompts only" if found.estimate.over == "prompts" else ""
 
 
 def caution(found: Difference) -> str:
