@@ -1,4 +1,4 @@
-"""The report's tables as CSV: what the page shows, a row a figure, empty where there is no value."""
+"""The report's tables as CSV: what the page shows; an empty cell is no value."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class Tables:
 def write_tables(tables: Tables, folder: Path) -> tuple[Path, ...]:
     """Write every table into a folder; the same figures give the same bytes."""
     folder.mkdir(parents=True, exist_ok=True)
-    rows = {
+    rows: dict[str, Iterable[Mapping[str, Any]]] = {
         "curves": (_curve(point) for point in tables.points),
         "differences": (_answer(answer) for answer in tables.answers),
         "findings": (

@@ -1,8 +1,8 @@
 """results/report/index.html: one file that asks nothing of any network and runs nothing.
 
 Pictures are data URIs, the style sheet is inline and named by its hash in the page's content
-security policy, and everything else is forbidden by it. Text from models, arms and questions reaches
-the page through jinja2's autoescape alone, control and direction characters shown by name.
+security policy, and everything else is forbidden by it. Text from models, arms and questions
+reaches the page through jinja2's autoescape alone, control and direction characters by name.
 """
 
 from __future__ import annotations

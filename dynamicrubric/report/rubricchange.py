@@ -1,4 +1,4 @@
-"""How an arm's rubrics change over rounds: which criteria, how varied, how many that decide nothing.
+"""How an arm's rubrics change over rounds: which criteria, how varied, how many decide nothing.
 
 An item that every response of its set meets, or none, tells no two of them apart.
 """
@@ -68,20 +68,24 @@ class RubricUse:
 
 def rubric_use(tables: CellTables) -> RubricUse:
     """Count a cell's criteria and the items that decide nothing."""
-    verdicts = tables.verdicts
-    items = verdicts.groupby(["rubric_id", "item_index"], sort=False)
-    yes = items["verdict"].agg(lambda own: (own == "yes").sum())
-    size = items.size()
-    scored = items["verdict"].agg(lambda own: (own != "unscored").all()).astype(bool)
-    criteria = Counter(str(text) for text in items["criterion"].first())
+    texts: dict[tuple[str, int], str] = {}
+    said: dict[tuple[str, int], Counter[str]] = {}
+    columns = ("rubric_id", "item_index", "criterion", "verdict")
+    for rubric_id, index, criterion, verdict in zip(
+        *(tables.verdicts[name].tolist() for name in columns), strict=True
+    ):
+        texts[(rubric_id, index)] = str(criterion)
+        said.setdefault((rubric_id, index), Counter())[str(verdict)] += 1
+    judged = [counts for counts in said.values() if not counts["unscored"]]
+    criteria = Counter(texts.values())
     found = RubricUse(
-        rubrics=int(tables.rubrics["valid"].astype(bool).sum()),
+        rubrics=sum(map(bool, tables.rubrics["valid"].tolist())),
         sets=len(tables.rubrics),
         criteria=dict(criteria),
-        all_meet=int(((yes == size) & scored).sum()),
-        none_meet=int(((yes == 0) & scored).sum()),
-        judged=int(scored.sum()),
-        items=len(size),
+        all_meet=sum(not counts["no"] for counts in judged),
+        none_meet=sum(not counts["yes"] for counts in judged),
+        judged=len(judged),
+        items=len(said),
     )
     assert found.all_meet + found.none_meet <= found.judged <= found.items
     assert sum(criteria.values()) == found.items
