@@ -60,6 +60,8 @@ def test_dvc_sees_a_bumped_version(project: Any, name: str) -> None:
     (project.root / "results").mkdir()
     for file in ("table.md", "study.png", "study.svg", "metrics.csv"):
         (project.root / "results" / file).write_text(file)
+    (project.root / "results" / "report").mkdir()
+    (project.root / "results" / "report" / "index.html").write_text("page")
     dvc = (sys.executable, "-m", "dvc")
     project.run(*dvc, "commit", "--force", stage)
     assert "up to date" in project.run(*dvc, "status", stage)
