@@ -30,6 +30,7 @@ MARK_COLOUR: Final = "#B00020"
 REFERENCE_COLOUR: Final = "#666666"
 WIDTH: Final = 4.9
 LABEL_GAP: Final = 0.075
+BAND_ALPHA: Final = 0.11
 
 
 @dataclass(frozen=True)
@@ -207,7 +208,7 @@ def _draw_line(
     means = [nan if point.mean is None else point.mean for point in own]
     low = [nan if point.low is None else point.low for point in own]
     high = [nan if point.high is None else point.high for point in own]
-    axes.fill_between(rounds, low, high, color=colour, alpha=0.14, linewidth=0)
+    axes.fill_between(rounds, low, high, color=colour, alpha=BAND_ALPHA, linewidth=0)
     axes.plot(rounds, means, color=colour, marker=marker, linewidth=2.0, markersize=size)
 
 
@@ -257,7 +258,7 @@ def _figure(
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=(width, height), dpi=DOTS_PER_INCH, layout="constrained")
-    axes = figure.subplots(rows, columns)
+    axes = figure.subplots(rows, columns, sharey=rows * columns > 1)  # panels are compared
     if mark:
         figure.suptitle(visible(mark), fontsize=10, color=MARK_COLOUR, x=0.01, ha="left")
     return figure, axes if rows * columns == 1 else list(axes.flat)

@@ -116,10 +116,14 @@ def _evidence(found: Difference) -> tuple[str, ...]:
 
 
 def _counts(found: Difference) -> tuple[str, ...]:
-    paired = _span({one.n_prompts for one in found.by_seed})
-    total = _span({one.n_prompts_total for one in found.by_seed})
     rows = (f"{scored}/{total}" for scored, total in (found.rows, found.other_rows))
-    return str(len(found.by_seed)), f"{paired}/{total}", *rows
+    return str(len(found.by_seed)), paired_prompts(found), *rows
+
+
+def paired_prompts(found: Difference) -> str:
+    """Return how many prompts both arms scored, of all; the fewest and the most of a seed."""
+    paired = _span({one.n_prompts for one in found.by_seed})
+    return f"{paired}/{_span({one.n_prompts_total for one in found.by_seed})}"
 
 
 def _lacking(found: Difference) -> list[tuple[str, str]]:

@@ -9,7 +9,14 @@ from dynamicrubric.metrics import ROUND_METRICS
 from dynamicrubric.report.costs import COSTS, Cost, mean_cost, summed
 from dynamicrubric.report.csvtables import Uses
 from dynamicrubric.report.differences import Difference
-from dynamicrubric.report.evidence import NOTHING, Grid, capital, p_text, signed
+from dynamicrubric.report.evidence import (
+    NOTHING,
+    Grid,
+    capital,
+    p_text,
+    paired_prompts,
+    signed,
+)
 from dynamicrubric.report.gather import Gathered
 from dynamicrubric.report.outcomes import OutcomeTable
 from dynamicrubric.report.rubricchange import RubricUse, together
@@ -137,7 +144,7 @@ def _evidence(found: Difference) -> tuple[str, ...]:
         found.other, signed(found.mean), signed(low), signed(high),
         p_text(says.p_value), p_text(found.p_corrected), share(says.superiority),
         says.over or NOTHING, str(len(found.by_seed)),
-        " ".join(f"{one.n_prompts}/{one.n_prompts_total}" for one in found.by_seed) or NOTHING,
+        paired_prompts(found),
         _of(*found.rows), _of(*found.other_rows),
     )  # fmt: skip
 
