@@ -16,7 +16,7 @@ from dynamicrubric.errors import UserError
 from dynamicrubric.plan import Plan
 from dynamicrubric.report.build import Material, write_report
 from dynamicrubric.report.differences import TABLES, Difference, corrected, paired_differences
-from dynamicrubric.report.faults import Fault, find_faults, refuse
+from dynamicrubric.report.faults import Fault, refuse
 from dynamicrubric.report.gather import gather
 from dynamicrubric.report.outcomes import (
     Outcome,
@@ -127,8 +127,17 @@ def write_comparison(
     Raises:
         UserError: cells are missing or damaged (all are named); with `partial`, all of them are.
     """
-    found = compare_arms(plan, questions, root, _faults(plan, root, partial))
-    gathered = gather(plan, root, found.faults)
+    gathered = gather(plan, root)
+    if gathered.faults and not partial:
+        raise refuse(gathered.faults, gathered.num_cells)
+    if not gathered.cells:
+        raise UserError(
+            doing="drawing a partial comparison",
+            got=f"none of {gathered.num_cells} cells",
+            expected="at least one finished cell",
+            remedy="run the study first",
+        )
+    found = compare_arms(plan, questions, root, gathered.faults)
     figures, table = results / "metrics.csv", results / "table.md"
     write_metrics_csv(found.outcomes, figures)
     text = markdown(found.outcomes, found.differences, questions, found.mark)
@@ -139,18 +148,3 @@ def write_comparison(
     )
     report = write_report(material, results)
     return replace(found, files=(figures, table, png, svg), report=report)
-
-
-def _faults(plan: Plan, root: Path, partial: bool) -> tuple[Fault, ...]:
-    faults = find_faults(plan, root)
-    num_cells = len({key for path in plan.paths.values() for key in path})
-    if faults and not partial:
-        raise refuse(faults, num_cells)
-    if len(faults) == num_cells:
-        raise UserError(
-            doing="drawing a partial comparison",
-            got=f"none of {num_cells} cells",
-            expected="at least one finished cell",
-            remedy="run the study first",
-        )
-    return faults

@@ -124,7 +124,7 @@ def _settings(material: Material) -> list[tuple[str, str]]:
     seeds = ", ".join(map(str, material.outcomes.seeds))
     return [
         ("plan", _plan_size(plan)),
-        ("cells in this report", f"{len(cells)} of {len(_keys(plan))}"),
+        ("cells in this report", f"{len(cells)} of {material.gathered.num_cells}"),
         ("seeds", seeds),
         ("measured by commit", ", ".join(commits)),
         ("measured", f"{created[0]} to {created[-1]}" if created else "never"),
@@ -141,7 +141,3 @@ def _plan_size(plan: Plan) -> str:
         f"{arms} arms, {len(plan.paths)} paths of an arm and seed, {plan.num_arm_rounds} rounds of "
         f"training as {len(plan.cells)} cells, {len(plan.starts)} measurements of the start policy"
     )
-
-
-def _keys(plan: Plan) -> dict[str, None]:
-    return dict.fromkeys(key for path in plan.paths.values() for key in path)

@@ -6,9 +6,12 @@ import math
 from dataclasses import dataclass
 from typing import Any, Final
 
+from dynamicrubric.errors import UserError
+from dynamicrubric.report.cellfiles import REMEDY
 from dynamicrubric.report.celltables import CellTables
 
 NUM_EACH: Final = 2
+TOLERANCE: Final = 1e-6
 
 
 @dataclass(frozen=True)
@@ -118,13 +121,16 @@ def _response(tables: CellTables, row: dict[Any, Any]) -> RewardedResponse:
 
 
 def _check_score(tables: CellTables, row: dict[Any, Any], items: tuple[ItemVerdict, ...]) -> None:
-    """Assert that a shown score is the weighted share of the shown verdicts."""
+    """Check that a shown score is the weighted share of the shown verdicts."""
     judged = [item for item in items if item.verdict in ("yes", "no")]
     if not items or len(judged) < len(items):
         return
     met = sum(item.weight for item in judged if item.verdict == "yes")
     share = met / sum(item.weight for item in judged)
-    assert abs(share - float(row["score"])) < 1e-6, (
-        f"{tables.files.cell.key}: the score {row['score']} of {row['response_id']} is not the "
-        f"weighted share of its verdicts, {share}"
-    )
+    if abs(share - float(row["score"])) > TOLERANCE:
+        raise UserError(
+            doing=f"reading the verdicts of the cell {tables.files.cell.key}",
+            got=f"the score {row['score']} of {row['response_id']}",
+            expected=f"the weighted share of its verdicts, {share}",
+            remedy=REMEDY,
+        )

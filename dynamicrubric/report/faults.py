@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TypeVar
 
 from dynamicrubric.errors import UserError
 from dynamicrubric.plan import Plan
-from dynamicrubric.report.cellfiles import RUN_IT, find_artefacts, load_cell
-from dynamicrubric.report.celltables import read_tables
+from dynamicrubric.report.cellfiles import RUN_IT, CellFiles, find_artefacts, load_cell
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -27,17 +29,6 @@ class Fault:
     arms: tuple[str, ...]
     missing: bool
     reason: str
-
-
-def find_faults(plan: Plan, root: Path) -> tuple[Fault, ...]:
-    """Read every cell of a plan, tables included, and return those that cannot be reported on.
-
-    Args:
-        plan: the lattice of cells.
-        root: the project's folder.
-    """
-    keys = dict.fromkeys(key for path in plan.paths.values() for key in path)
-    return tuple(fault for key in keys if (fault := _fault(plan, root, key)) is not None)
 
 
 def refuse(faults: Sequence[Fault], num_cells: int) -> UserError:
@@ -60,18 +51,23 @@ def refuse(faults: Sequence[Fault], num_cells: int) -> UserError:
     )
 
 
-def _fault(plan: Plan, root: Path, key: str) -> Fault | None:
-    cell = plan.cell(key)
-    arms = plan.arms_of(key)
+def attempt(plan: Plan, root: Path, key: str, read: Callable[[CellFiles], T]) -> T | Fault:
+    """Return what `read` makes of a finished cell, or what is wrong with the cell.
+
+    Args:
+        plan: the lattice of cells.
+        root: the project's folder.
+        key: the cell.
+        read: reads it; raises a UserError for what it finds damaged.
+    """
+    cell, arms = plan.cell(key), plan.arms_of(key)
     try:
         there = find_artefacts(root, cell) is not None
     except (OSError, ValueError) as error:
         return Fault(key, arms, False, f"a record that cannot be read: {error}")
     try:
-        read_tables(plan, load_cell(root, cell))
+        return read(load_cell(root, cell))
     except UserError as error:
-        reason = f"{error.got}; expected {error.expected}"
-        return Fault(key, arms, not there, reason)
+        return Fault(key, arms, not there, f"{error.got}; expected {error.expected}")
     except (OSError, ValueError, KeyError) as error:  # a file that is no parquet or JSON
         return Fault(key, arms, False, f"{type(error).__name__}: {error}")
-    return None

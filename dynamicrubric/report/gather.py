@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
 from dynamicrubric.plan import Plan
-from dynamicrubric.report.cellfiles import EVALUATION, load_cell
+from dynamicrubric.report.cellfiles import EVALUATION, CellFiles
 from dynamicrubric.report.celltables import read_tables
 from dynamicrubric.report.costs import Cost, cost_of
 from dynamicrubric.report.curves import CURVES
 from dynamicrubric.report.extremes import Extremes, extremes_of
-from dynamicrubric.report.faults import Fault
+from dynamicrubric.report.faults import Fault, attempt
 from dynamicrubric.report.rubricchange import RubricUse, rubric_use
 from dynamicrubric.stats import PromptValues
 
@@ -27,7 +27,7 @@ class CellDigest:
         cost: what its training took.
         prompts: held-out prompts.
         provenance: of its evaluation: commit, packages, when.
-        extremes: most and least rewarded responses; None unless asked for.
+        extremes: most and least rewarded responses; None but in a path's last round.
     """
 
     by_prompt: Mapping[str, PromptValues]
@@ -45,7 +45,7 @@ class Gathered:
     Attributes:
         plan: the lattice.
         cells: what was read, by cell key.
-        faults: what is missing or damaged; empty unless the report is partial.
+        faults: what is missing or damaged.
         shown: the cell whose responses are shown for each arm that has one.
     """
 
@@ -53,6 +53,11 @@ class Gathered:
     cells: Mapping[str, CellDigest]
     faults: tuple[Fault, ...]
     shown: Mapping[str, str]
+
+    @property
+    def num_cells(self) -> int:
+        """Cells of the plan, whether they are there or not."""
+        return len(self.cells) + len(self.faults)
 
     def of(self, arm: str, round_number: int) -> list[CellDigest]:
         """Return an arm's cells of one round, a seed each, those there are."""
@@ -73,34 +78,23 @@ class Gathered:
         }
 
 
-def gather(plan: Plan, root: Path, faults: Sequence[Fault] = ()) -> Gathered:
-    """Read every cell of a plan, those with faults left out.
-
-    Raises:
-        UserError: a cell is missing or contradicts itself or the plan.
-    """
-    without = {fault.key for fault in faults}
-    shown = _shown_cells(plan, without)
-    keys = dict.fromkeys(key for path in plan.paths.values() for key in path)
-    wanted = set(shown.values())
-    cells = {key: _digest(plan, root, key, key in wanted) for key in keys if key not in without}
-    counts = {digest.prompts for digest in cells.values()}
-    assert len(counts) <= 1, f"cells with other numbers of held-out prompts: {sorted(counts)}"
-    return Gathered(plan, cells, tuple(faults), shown)
-
-
-def _shown_cells(plan: Plan, without: set[str]) -> dict[str, str]:
-    """Return each arm's cell of its last round, of the first seed that has it."""
-    found: dict[str, str] = {}
+def gather(plan: Plan, root: Path) -> Gathered:
+    """Read every cell of a plan; those that cannot be reported on become faults, all of them."""
+    ends = {keys[-1] for keys in plan.paths.values()}
+    found = {
+        key: attempt(plan, root, key, lambda files: _digest(plan, files, files.cell.key in ends))
+        for key in dict.fromkeys(key for path in plan.paths.values() for key in path)
+    }
+    cells = {key: one for key, one in found.items() if isinstance(one, CellDigest)}
+    shown: dict[str, str] = {}
     for (arm, _), keys in plan.paths.items():
-        there = [key for key in keys if key not in without]
-        if there and there[-1] == keys[-1]:
-            found.setdefault(arm, keys[-1])
-    return found
+        if keys[-1] in cells:  # of the first seed that has its last round
+            shown.setdefault(arm, keys[-1])
+    faults = tuple(one for one in found.values() if isinstance(one, Fault))
+    return Gathered(plan, cells, faults, shown)
 
 
-def _digest(plan: Plan, root: Path, key: str, show: bool) -> CellDigest:
-    files = load_cell(root, plan.cell(key))
+def _digest(plan: Plan, files: CellFiles, is_end: bool) -> CellDigest:
     tables = read_tables(plan, files)
     return CellDigest(
         by_prompt={metric: tables.by_prompt(metric) for metric in CURVES},
@@ -108,5 +102,5 @@ def _digest(plan: Plan, root: Path, key: str, show: bool) -> CellDigest:
         cost=cost_of(plan, files),
         prompts=int(tables.responses["prompt_id"].nunique()),
         provenance=dict(files.records[EVALUATION]["provenance"]),
-        extremes=extremes_of(tables) if show else None,
+        extremes=extremes_of(tables) if is_end else None,
     )
