@@ -60,6 +60,16 @@ class CellTables:
         table, column = self._place(metric)
         return prompt_means(_pairs(table, column))
 
+    @property
+    def is_valid(self) -> list[bool]:
+        """Whether each row's rubric is valid: of an arm without rubrics, none is."""
+        return [value is True for value in self.rubrics["valid"].tolist()]
+
+    @property
+    def num_written(self) -> int:
+        """Rubrics that were written, valid or not: none in an arm without rubrics."""
+        return sum(isinstance(value, bool) for value in self.rubrics["valid"].tolist())
+
     def _place(self, metric: str) -> tuple[pd.DataFrame, str]:
         if metric in RUBRIC_COLUMNS:
             return self.rubrics, RUBRIC_COLUMNS[metric]
@@ -151,7 +161,7 @@ def _check_verdicts(tables: CellTables) -> None:
         raise _broken(
             tables, "verdicts", f"verdicts {odd or 'without a value'}", "yes, no, unscored"
         )
-    valid = tables.rubrics[tables.rubrics["valid"].astype(bool)]
+    valid = tables.rubrics[tables.is_valid]
     expected = int((valid["num_items"].astype(float) * size).sum())
     if len(rows) != expected:
         raise _broken(

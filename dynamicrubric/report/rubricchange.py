@@ -22,7 +22,7 @@ class RubricUse:
 
     Attributes:
         rubrics: valid rubrics.
-        sets: response sets.
+        sets: rubrics that were written, one a response set.
         criteria: in how many valid rubrics each criterion stands.
         all_meet: items that every response of their set meets.
         none_meet: items that none meets.
@@ -79,8 +79,8 @@ def rubric_use(tables: CellTables) -> RubricUse:
     judged = [counts for counts in said.values() if not counts["unscored"]]
     criteria = Counter(texts.values())
     found = RubricUse(
-        rubrics=sum(map(bool, tables.rubrics["valid"].tolist())),
-        sets=len(tables.rubrics),
+        rubrics=sum(tables.is_valid),
+        sets=tables.num_written,
         criteria=dict(criteria),
         all_meet=sum(not counts["no"] for counts in judged),
         none_meet=sum(not counts["yes"] for counts in judged),

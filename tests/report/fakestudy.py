@@ -102,6 +102,9 @@ class FakeStudy:
             (dirs.out / "metrics.json").write_text(json.dumps({"metrics": stored}))
             for name, rows in tables.items():
                 table = pa.Table.from_pylist(rows, schema=SCHEMAS.get(name))
+                if name in NULLABLE:  # the types that a real evaluation writes
+                    frame = table.to_pandas().astype(NULLABLE[name])
+                    table = pa.Table.from_pandas(frame, preserve_index=False)
                 pq.write_table(table, dirs.out / f"{name}.parquet")
 
         facts = [stored, tables]
@@ -212,6 +215,10 @@ SCHEMAS = {
     ]),
 }  # fmt: skip
 """Of tables that may be empty."""
+NULLABLE = {
+    "responses": {"score": "Float64", "true_quality": "Float64"},
+    "rubrics": {"valid": "boolean", "num_items": "Int64", "tie_rate": "Float64"},
+}
 
 
 def _rollouts(cell: Cell, role: str) -> list[dict[str, Any]]:

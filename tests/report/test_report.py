@@ -200,16 +200,14 @@ def test_cost_counts_steps_and_verdicts_and_leaves_out_what_is_not_recorded(one_
 def test_arm_without_rubrics_shows_dashes_and_no_number(tmp_path_factory, seeds):
     study = _study(tmp_path_factory, rounds=1, seeds=seeds)
     nothing = dict.fromkeys((*GAP_PARTS, *ORDER_METRICS), NOTHING_SCORED)
-    nothing |= {"items_per_rubric": NOTHING_SCORED}
-    nothing |= {"valid_rubric_rate": {"value": 0.0, "n_scored": 48, "n_total": 48}}
+    nothing |= {"items_per_rubric": NOTHING_SCORED, "valid_rubric_rate": NOTHING_SCORED}
 
     def no_rubrics(tables):
         tables["verdicts"].clear()
         for row in tables["responses"]:
             row["score"] = None
         for row in tables["rubrics"]:
-            row |= {"valid": False, "num_items": None} | dict.fromkeys(nothing)
-            row["rank_accuracy"] = row["tie_rate"] = None
+            row |= dict.fromkeys(("valid", "text", "num_items", *GAP_PARTS, *ORDER_METRICS))
 
     for seed in seeds:
         study.write_cell(f"static-s{seed}-r1", metrics=nothing, alter=no_rubrics)
@@ -221,7 +219,7 @@ def test_arm_without_rubrics_shows_dashes_and_no_number(tmp_path_factory, seeds)
         if (row["arm"], row["round"], row["metric"]) == ("static", "1", "tie_rate"):
             assert (row["mean"], row["low"], row["n_scored"]) == ("", "", "0")
     (use,) = [r for r in rows_of(found, "rubrics") if (r["arm"], r["round"]) == ("static", "1")]
-    assert (use["entropy_bits"], use["all_meet"]) == ("", "")
+    assert (use["entropy_bits"], use["all_meet"], use["sets"]) == ("", "", "0")
 
 
 def test_unfinished_study_is_refused_with_every_missing_and_damaged_cell(tmp_path_factory):
