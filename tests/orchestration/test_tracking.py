@@ -128,7 +128,7 @@ def test_gather_round_leaves_out_the_log_that_came_with_an_untrained_generator(f
     study = fake_study(arms=("frozen",), rounds=1)
     points = gather_round(study.plan, "frozen-s1-r1", study.root).training_points
     keys = {point.key for point in points}
-    assert keys == {"policy/reward", "policy/loss", "policy/kl"}
+    assert keys == {"policy/reward", "policy/loss", "policy/kl", "policy/length"}
 
 
 def test_ship_study_shows_each_arms_rounds_and_final_figures(study):
