@@ -4,9 +4,16 @@
 #   PYTHON=python3.12      the Python that the environment is built from (3.11 or newer)
 #   TORCH_INDEX=<address>  a package index to take PyTorch from, such as the one with CPU builds;
 #                          the default index serves CUDA builds on Linux
+#   GROUP=<name>           what `reproduce` and `study` run instead: a group of params.yaml,
+#   ARMS=<arm>,<arm>       or arms by name;
+#   SEEDS=1,2 ROUNDS=2     with other seeds (or a range, 1-5) or rounds
 #   PYTEST_ARGS="-k plan"  more arguments for pytest
 PYTHON ?= python3
 TORCH_INDEX ?=
+GROUP ?=
+ARMS ?=
+SEEDS ?=
+ROUNDS ?=
 PYTEST_ARGS ?=
 WORKERS ?= logical
 
@@ -34,9 +41,16 @@ TEST_DEPS := .venv/.installed-test
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "make %-12s %s\n", $$1, $$2}' Makefile
 
+CHOICE = $(if $(GROUP),--group "$(GROUP)") $(if $(ARMS),--arms "$(ARMS)") \
+  $(if $(SEEDS),--seeds "$(SEEDS)") $(if $(ROUNDS),--rounds "$(ROUNDS)")
+
 .PHONY: reproduce
-reproduce: $(RUN_DEPS) ## the whole study: train every cell, evaluate, compare; table and picture at the end
-	@python -m flows ablation
+reproduce: $(RUN_DEPS) ## what params.yaml says is run, the default four arms: train, evaluate, compare
+	@python -m flows ablation $(CHOICE)
+
+.PHONY: study
+study: $(RUN_DEPS) ## every arm with all its seeds (hours), or ARMS=a,b SEEDS=1,2 ROUNDS=2 of them
+	@python -m flows ablation $(if $(GROUP)$(ARMS),,--group study) $(CHOICE)
 
 .PHONY: repro
 repro: $(RUN_DEPS) ## the same through `dvc repro` alone, one stage after another

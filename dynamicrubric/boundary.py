@@ -10,6 +10,7 @@ import errno
 import sqlite3
 import sys
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Final
 
 from dynamicrubric.errors import DynamicRubricError
@@ -28,6 +29,8 @@ REMEDIES: Final[dict[int, tuple[str, str]]] = {
     errno.EADDRINUSE: ("the address is in use", "Stop what uses it, or choose another port"),
     errno.EMFILE: ("too many open files", "Raise the limit (`ulimit -n`)"),
 }
+
+_DISK: Final = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EROFS})
 
 
 def run_with_boundary(run: Callable[[], int | None]) -> int:
@@ -87,6 +90,8 @@ def _os_sentence(error: OSError) -> str:
     assert error.errno is not None
     what, remedy = REMEDIES[error.errno]
     path = error.filename2 or error.filename
+    if not path and error.errno in _DISK:
+        path = f"Writing something, run from {Path.cwd()}"
     return f"{path}: {what}. {remedy}." if path else f"{what[0].upper()}{what[1:]}. {remedy}."
 
 

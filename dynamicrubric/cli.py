@@ -1,7 +1,8 @@
-"""Command line of the library: `dynamicrubric validate` and `dynamicrubric plan`.
+"""Command line of the library: `dynamicrubric validate`, `plan` and `explain`.
 
-Both read params.yaml alone: no model, no heavy library, an answer in under two seconds. Training
-is started by `make reproduce`, `python -m flows ablation` or `dvc repro`.
+They read settings and artefacts, `plan` also the records of what was run here: no model, no heavy
+library, an answer in a second or two. Training is started by `make reproduce`, `python -m flows
+ablation` or `dvc repro`.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ import typer
 from dynamicrubric.boundary import run_with_boundary
 from dynamicrubric.config import Config, load_config
 from dynamicrubric.plan import Plan, expand, is_written, write_plan
+from dynamicrubric.planview import cell_count, cost_lines, lattice_table, ranges
 
 app = typer.Typer(
     help="Rubric generators and policies that are trained against each other.",
@@ -45,8 +47,11 @@ def plan(
     check: Annotated[
         bool, typer.Option("--check", help="Write nothing; exit with 1 if the plan differs.")
     ] = False,
+    graph: Annotated[
+        Path | None, typer.Option("--graph", help="Draw the lattice too: an SVG, PNG or PDF.")
+    ] = None,
 ) -> None:
-    """Expand the settings into cells and write them down for DVC."""
+    """Expand the settings into cells, write them down for DVC, and show what they cost."""
     config = load_config(params)
     study = expand(config)
     if check:
@@ -54,7 +59,58 @@ def plan(
         return
     verb = "Wrote" if write_plan(study, cells) else "Unchanged:"
     typer.echo(f"{verb} {cells}")
-    typer.echo(_cell_count(config, study))
+    _show(config, study, params.absolute().parent)
+    if graph is not None:
+        from dynamicrubric.report.latticepicture import draw_lattice
+
+        draw_lattice(study, graph)
+        typer.echo(f"Drew {graph}")
+
+
+def _show(config: Config, study: Plan, root: Path) -> None:
+    """Print the lattice and what it will cost."""
+    from rich.console import Console
+    from rich.text import Text
+
+    from dynamicrubric.estimate import estimate_plan
+    from dynamicrubric.report.cellfiles import find_cell
+
+    everything = [*study.starts.values(), *study.cells.values()]
+    finished = {cell.key for cell in everything if find_cell(root, cell) is not None}
+    trained = sum(key in finished for key in study.cells)
+    typer.echo(cell_count(config.study, study))
+    console = Console()
+    console.print(lattice_table(study))
+    whole, left = estimate_plan(study, root), estimate_plan(study, root, finished)
+    lines = cost_lines(whole, left, config.runtime.slots)
+    for line in [f"{trained} of {len(study.cells)} cells are trained.", *lines]:
+        console.print(Text(line), soft_wrap=True)
+
+
+@app.command()
+def explain(
+    cell: Annotated[str, typer.Argument(help="A round that was trained: a folder of data/runs.")],
+    row_id: Annotated[
+        str | None,
+        typer.Argument(
+            metavar="[RESPONSE_ID]", help="STEP/PROMPT/NUMBER or a text's hash; none: list them."
+        ),
+    ] = None,
+    generator: Annotated[
+        bool, typer.Option("--generator", help="A rubric of the generator's training instead.")
+    ] = False,
+    step: Annotated[int | None, typer.Option(help="List this training step alone.")] = None,
+    limit: Annotated[int, typer.Option(min=0, help="List at most so many; 0: all.")] = 50,
+    as_json: Annotated[bool, typer.Option("--json", help="For machines.")] = False,
+) -> None:
+    """Say why a training response earned what it earned, and which checkpoint that trained."""
+    from dynamicrubric.explain_command import explain_row, list_rows
+
+    role = "generator" if generator else "policy"
+    if row_id is None:
+        list_rows(Path(), cell, role, step=step, limit=limit, as_json=as_json)
+    else:
+        explain_row(Path(), cell, role, row_id, as_json=as_json)
 
 
 def _check(study: Plan, params: Path, cells: Path) -> None:
@@ -70,25 +126,13 @@ def _check(study: Plan, params: Path, cells: Path) -> None:
 
 def _summary(config: Config, study: Plan) -> list[str]:
     """Say what a study asks for: its size, and one line for each arm."""
-    width = max(len(name) for name in config.study.arms)
-    lines = [_cell_count(config, study), f"Seeds: {', '.join(map(str, config.study.seeds))}"]
-    lines += [f"  {name:<{width}}  {arm.question}" for name, arm in config.study.arms.items()]
-    return lines
-
-
-def _cell_count(config: Config, study: Plan) -> str:
-    """Set the number of cells against the full product of arms, seeds and rounds."""
-    shared = study.num_arm_rounds - len(study.cells)
-    return (
-        f"{_count(len(study.cells), 'cell')} to train for "
-        f"{_count(len(config.study.arms), 'arm')} x {_count(len(config.study.seeds), 'seed')} x "
-        f"{_count(config.study.rounds, 'round')} = {study.num_arm_rounds}; {shared} shared. "
-        f"{_count(len(study.starts), 'start')} to measure (round 0)."
-    )
-
-
-def _count(number: int, noun: str) -> str:
-    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
+    runs = config.study.runs
+    width = max(len(run.arm) for run in runs)
+    arms = config.study.arms
+    return [cell_count(config.study, study)] + [
+        f"  {run.arm:<{width}}  {arms[run.arm].question} (seeds: {ranges(run.seeds)})"
+        for run in runs
+    ]
 
 
 def main() -> None:

@@ -59,9 +59,10 @@ def _message(doing: str, got: str | None, expected: str | None, remedy: str | No
     facts = [f"got {got}"] if got is not None else []
     facts += [f"expected {expected}"] if expected is not None else []
     text = f"{doing}: {'; '.join(facts)}" if facts else doing
-    if not text.endswith("."):
+    if not text.endswith((".", "\n")):  # a list of lines ends with its last
         text += "."
     if remedy:
-        text += f" {remedy[0].upper()}{remedy[1:]}"
+        text += "" if text.endswith("\n") else " "
+        text += f"{remedy[0].upper()}{remedy[1:]}"
         text += "" if remedy.endswith((".", "!", "?")) else "."
     return text

@@ -25,9 +25,11 @@ from dynamicrubric.evaluators.writers import RubricWriter
 from dynamicrubric.scoring import scored_matrix, yes_matrix
 from dynamicrubric.seeds import derive_seed
 from dynamicrubric.theory import Decomposition, decompose, ordered_pairs, rank_accuracy, tie_rate
-from dynamicrubric.types import InvalidRubric, Mean, Rubric, mean_of
+from dynamicrubric.types import InvalidRubric, Mean, Rubric, Score, mean_of
 
 Quality = Callable[[str, str], float]
+NO_RUBRIC = "no_rubric"
+"""Reason of a response without a score where the evaluator writes no rubrics."""
 
 
 @dataclass(frozen=True)
@@ -37,8 +39,8 @@ class SampledSet:
     Attributes:
         set_id: unique name, e.g. `lisbon-anna-birthday/2`.
         responses: prompt and texts.
-        generations: the K completions.
-        kl: log P_t - log P_0 of each completion, summed over its tokens.
+        generations: the K completions; none of a set that was read back from its table.
+        kl: log P_t - log P_0 of each completion, summed over its tokens; likewise.
     """
 
     set_id: str
@@ -52,8 +54,8 @@ class MeasuredSet:
     """A response set with its rubric, scores and gap figures (None where there is none)."""
 
     sampled: SampledSet
-    rubric_text: str
-    judged: JudgedSet
+    rubric_text: str | None
+    judged: JudgedSet | None
     quality: tuple[float, ...]
     parts: Decomposition | None
     rank_accuracy: float | None
@@ -81,6 +83,7 @@ def evaluate_sets(
     max_invalid_rate: float,
     max_unscored_rate: float,
     seed_name: tuple[str | int, ...],
+    equal_weights: bool = False,
 ) -> Evaluation:
     """Write a rubric for each held-out set, judge it and measure it.
 
@@ -94,6 +97,44 @@ def evaluate_sets(
         max_invalid_rate: share of invalid rubrics above which the evaluation fails.
         max_unscored_rate: share of unscored verdicts likewise.
         seed_name: words that name this measurement's draws.
+        equal_weights: whether every item counts the same, whatever weight the rubric gives it.
+
+    Raises:
+        InstrumentError: a rate is above its limit.
+    """
+    measured = measure_sets(
+        "the held-out sets",
+        sets,
+        writer,
+        verifier,
+        quality,
+        min_items=min_items,
+        max_items=max_items,
+        max_invalid_rate=max_invalid_rate,
+        max_unscored_rate=max_unscored_rate,
+        seed_name=seed_name,
+        equal_weights=equal_weights,
+    )
+    return _evaluation(measured)
+
+
+def measure_sets(
+    where: str,
+    sets: Sequence[SampledSet],
+    writer: RubricWriter,
+    verifier: Verifier,
+    quality: Quality,
+    *,
+    min_items: int,
+    max_items: int,
+    max_invalid_rate: float,
+    max_unscored_rate: float,
+    seed_name: tuple[str | int, ...],
+    equal_weights: bool = False,
+) -> list[MeasuredSet]:
+    """Write a rubric for each set, judge it and measure it.
+
+    `where` says which sets they are, as a person reads it; the rest is as in `evaluate_sets`.
 
     Raises:
         InstrumentError: a rate is above its limit.
@@ -104,7 +145,13 @@ def evaluate_sets(
         _measure(
             one,
             judge_responses(
-                read_rubric(text, min_items=min_items, max_items=max_items, verifier=verifier),
+                read_rubric(
+                    text,
+                    min_items=min_items,
+                    max_items=max_items,
+                    verifier=verifier,
+                    equal_weights=equal_weights,
+                ),
                 one.responses.responses,
                 verifier,
                 derive_seed(seed, "judge"),
@@ -115,28 +162,43 @@ def evaluate_sets(
         for one, text, seed in zip(sets, texts, seeds, strict=True)
     ]
     check_rates(
-        "the held-out sets",
-        [one.judged for one in measured],
+        where,
+        [one.judged for one in measured if one.judged is not None],
         max_invalid_rate=max_invalid_rate,
         max_unscored_rate=max_unscored_rate,
     )
+    return measured
+
+
+def evaluate_without_rubrics(sets: Sequence[SampledSet], quality: Quality) -> Evaluation:
+    """Measure sets of a policy whose evaluator writes no rubrics: what is of rubrics is unscored.
+
+    Args:
+        sets: held-out response sets of the current policy.
+        quality: true quality of (prompt id, text).
+    """
+    return _evaluation([_measure(one, None, None, quality) for one in sets])
+
+
+def _evaluation(measured: Sequence[MeasuredSet]) -> Evaluation:
     return Evaluation(
         metrics=_figures(measured),
         responses=[row for one in measured for row in _response_rows(one)],
-        rubrics=[_rubric_row(one) for one in measured],
+        rubrics=[rubric_row(one) for one in measured],
         verdicts=[row for one in measured for row in _verdict_rows(one)],
     )
 
 
 def _measure(
-    sampled: SampledSet, judged: JudgedSet, rubric_text: str, quality: Quality
+    sampled: SampledSet, judged: JudgedSet | None, rubric_text: str | None, quality: Quality
 ) -> MeasuredSet:
-    responses, rubric = sampled.responses, judged.rubric
+    responses = sampled.responses
     truth = tuple(quality(responses.prompt_id, response) for response in responses.responses)
-    pairs = ordered_pairs(truth)
-    parts = None
-    if isinstance(rubric, Rubric) and scored_matrix(judged.verdicts).all():
-        parts = decompose(rubric.weights, yes_matrix(judged.verdicts), pairs)
+    if judged is None:
+        return MeasuredSet(sampled, rubric_text, None, truth, None, None, None)
+    pairs, parts = ordered_pairs(truth), None
+    if isinstance(judged.rubric, Rubric) and scored_matrix(judged.verdicts).all():
+        parts = decompose(judged.rubric.weights, yes_matrix(judged.verdicts), pairs)
     return MeasuredSet(
         sampled,
         rubric_text,
@@ -150,28 +212,39 @@ def _measure(
 
 def _figures(measured: Sequence[MeasuredSet]) -> dict[str, Mean]:
     """Return the round's figures; means over sets count the sets that have the figure."""
-    parts = [one.parts for one in measured]
-    rubrics = [one.judged.rubric for one in measured]
     generations = [g for one in measured for g in one.sampled.generations]
     return {
         "true_quality": mean_of([q for one in measured for q in one.quality]),
+        **rubric_figures(measured),
+        "response_length": mean_of([float(len(g.token_ids)) for g in generations]),
+        "kl": mean_of([value for one in measured for value in one.sampled.kl]),
+    }
+
+
+def rubric_figures(measured: Sequence[MeasuredSet]) -> dict[str, Mean]:
+    """Return the figures that are about the rubrics: means over the sets that have the figure."""
+    parts = [one.parts for one in measured]
+    rubrics = [one.judged.rubric if one.judged else None for one in measured]
+    return {
         "delta_gap": mean_of([p.delta_gap if p else None for p in parts]),
         "r_disc": mean_of([p.r_disc if p else None for p in parts]),
         "r_dir": mean_of([p.r_dir if p else None for p in parts]),
         "r_cov": mean_of([p.r_cov if p else None for p in parts]),
         "rank_accuracy": mean_of([one.rank_accuracy for one in measured]),
         "tie_rate": mean_of([one.tie_rate for one in measured]),
-        "valid_rubric_rate": mean_of([float(isinstance(r, Rubric)) for r in rubrics]),
+        "valid_rubric_rate": mean_of(
+            [None if r is None else float(isinstance(r, Rubric)) for r in rubrics]
+        ),
         "items_per_rubric": mean_of(
             [float(len(r.items)) if isinstance(r, Rubric) else None for r in rubrics]
         ),
-        "response_length": mean_of([float(len(g.token_ids)) for g in generations]),
-        "kl": mean_of([value for one in measured for value in one.sampled.kl]),
     }
 
 
 def _response_rows(one: MeasuredSet) -> list[dict[str, Any]]:
     sampled, responses = one.sampled, one.sampled.responses
+    unscored = [Score.unscored(NO_RUBRIC)] * len(responses.responses)
+    scores = one.judged.scores if one.judged else unscored
     return [
         {
             "prompt_id": responses.prompt_id,
@@ -184,25 +257,25 @@ def _response_rows(one: MeasuredSet) -> list[dict[str, Any]]:
             "num_tokens": len(generation.token_ids),
             "finish_reason": generation.finish_reason,
             "true_quality": one.quality[index],
-            "score": one.judged.scores[index].value,
-            "score_reason": one.judged.scores[index].reason,
+            "score": scores[index].value,
+            "score_reason": scores[index].reason,
             "kl": sampled.kl[index],
         }
         for index, generation in enumerate(sampled.generations)
     ]
 
 
-def _rubric_row(one: MeasuredSet) -> dict[str, Any]:
-    rubric, parts = one.judged.rubric, one.parts
-    invalid = isinstance(rubric, InvalidRubric)
+def rubric_row(one: MeasuredSet) -> dict[str, Any]:
+    """Return a set's rubric and its figures as a row of a table with `RUBRIC_TYPES`."""
+    rubric, parts = one.judged.rubric if one.judged else None, one.parts
     return {
         "rubric_id": one.sampled.set_id,
         "prompt_id": one.sampled.responses.prompt_id,
         "set_index": int(one.sampled.set_id.rpartition("/")[2]),
         "text": one.rubric_text,
-        "valid": not invalid,
+        "valid": None if rubric is None else isinstance(rubric, Rubric),
         "invalid_reason": str(rubric.reason) if isinstance(rubric, InvalidRubric) else None,
-        "num_items": None if isinstance(rubric, InvalidRubric) else len(rubric.items),
+        "num_items": len(rubric.items) if isinstance(rubric, Rubric) else None,
         "delta_gap": parts.delta_gap if parts else None,
         "r_disc": parts.r_disc if parts else None,
         "r_dir": parts.r_dir if parts else None,
@@ -213,9 +286,9 @@ def _rubric_row(one: MeasuredSet) -> dict[str, Any]:
 
 
 def _verdict_rows(one: MeasuredSet) -> list[dict[str, Any]]:
-    rubric = one.judged.rubric
-    if isinstance(rubric, InvalidRubric):
+    if one.judged is None or isinstance(one.judged.rubric, InvalidRubric):
         return []
+    rubric = one.judged.rubric
     return [
         {
             "response_id": f"{one.sampled.set_id}/{index}",

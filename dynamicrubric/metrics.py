@@ -116,6 +116,8 @@ TRAINING_METRICS: Final[Mapping[str, Metric]] = _by_name(
     Metric("r_disc", "R_disc", "score", "higher", "mean discriminability reward", 0.0, 0.25),
     Metric("r_anchor", "R_anchor", "nats", "higher", "mean anchor ranking reward"),
     Metric("score", "score", "score", "higher", "mean rubric score of the responses", 0.0, 1.0),
+    Metric("true_quality", "true quality", "score", "higher",
+           "mean true quality of the responses: an oracle's reward", -1.0, 1.0),
     Metric("kl", "KL", "nats a token", "neither", "KL to the model the round started from"),
     Metric("entropy", "entropy", "nats", "neither", "mean entropy of the next token"),
     Metric("length", "length", "tokens", "neither", "mean length of a completion", 0.0),

@@ -13,24 +13,44 @@ from pydantic_core import ErrorDetails
 ARM_NAME_RULE = "a name of 1 to 32 characters a-z, 0-9 and _ that starts with a letter"
 
 
-def first_problem(error: ValidationError, model: type[BaseModel]) -> tuple[str, str | None]:
-    """Say the first of pydantic's problems in words.
+MAX_PROBLEMS = 10
+
+
+def problems_of(error: ValidationError, model: type[BaseModel]) -> list[tuple[str, str | None]]:
+    """Say pydantic's problems in words, the first `MAX_PROBLEMS` of them.
 
     Args:
         error: what pydantic raised.
         model: the model that was validated; it knows which keys there are.
 
     Returns:
-        What was found ("study.rounds = 0") and what is allowed, None where the first says both.
+        For each, what was found ("study.rounds = 0") and what is allowed, None where the first says
+        both.
     """
     problems = error.errors(include_url=False)
     # A misspelt key is missing under its right name as well: the spelling is what to tell.
+    misspelt = {
+        (*problem["loc"][:-1], _close_key(model, problem["loc"]))
+        for problem in problems
+        if problem["type"] == "extra_forbidden"
+    }
+    problems = [p for p in problems if p["type"] != "missing" or p["loc"] not in misspelt]
+    # A list with a bad entry is too short as well: the entry is what to tell.
+    inner = {p["loc"][:length] for p in problems for length in range(len(p["loc"]))}
+    problems = [p for p in problems if p["loc"] not in inner] or problems
     problems.sort(key=lambda problem: problem["type"] != "extra_forbidden")
-    got, expected = _problem(problems[0], model)
-    more = len(problems) - 1
-    if more:
-        got += f" (and {more} more problem{'s' if more > 1 else ''})"
-    return got, expected
+    found = [_problem(problem, model) for problem in problems[:MAX_PROBLEMS]]
+    more = len(problems) - len(found)
+    return [*found, (f"{more} more", None)] if more else found
+
+
+def all_problems(error: ValidationError, model: type[BaseModel]) -> tuple[str, str | None]:
+    """Say all problems: one as what was found and what is allowed, several as a line each."""
+    found = problems_of(error, model)
+    if len(found) == 1:
+        return found[0]
+    lines = "".join(f"  {one_line(*problem)}\n" for problem in found)
+    return f"several problems:\n{lines}", None
 
 
 def one_line(got: str, expected: str | None) -> str:
@@ -69,16 +89,29 @@ def _rule(kind: str, message: str) -> str:
 
 def _allowed_keys(model: type[BaseModel], location: tuple[int | str, ...]) -> str:
     """Name the keys there are at a location, and the one that may have been meant."""
+    names = _keys_at(model, location)
+    if not names:
+        return "only known keys"
+    close = _close_key(model, location)
+    hint = f" (did you mean {close}?)" if close else ""
+    return f"one of {', '.join(names)}{hint}"
+
+
+def _keys_at(model: type[BaseModel], location: tuple[int | str, ...]) -> list[str]:
+    """Return the keys beside the last part of a location; none where they are free."""
     section: Any = model
     for part in location[:-1]:
         field = section.model_fields.get(str(part))
         section = None if field is None else field.annotation
         if not (isinstance(section, type) and issubclass(section, BaseModel)):
-            return "only known keys"
-    names = list(section.model_fields)
-    close = difflib.get_close_matches(str(location[-1]), names, n=1)
-    hint = f" (did you mean {close[0]}?)" if close else ""
-    return f"one of {', '.join(names)}{hint}"
+            return []
+    return list(section.model_fields)
+
+
+def _close_key(model: type[BaseModel], location: tuple[int | str, ...]) -> str | None:
+    """Return the key that may have been meant."""
+    close = difflib.get_close_matches(str(location[-1]), _keys_at(model, location), n=1)
+    return close[0] if close else None
 
 
 def _part(part: int | str) -> str:

@@ -14,9 +14,12 @@ from dynamicrubric.config import BackboneConfig, SupervisedConfig, WorldConfig
 from dynamicrubric.engines.programmatic import ProgrammaticVerifier
 from dynamicrubric.plan import CellRecipe, GeneratorTraining, PolicyTraining, parse_recipe
 from dynamicrubric.prompts.frames import generator_prompt, policy_prompt
+from dynamicrubric.rubrics import render_rubric
 from dynamicrubric.seeds import derive_seed
+from dynamicrubric.worlds.noise import noisy_anchors
 from dynamicrubric.worlds.postcards.criteria import check, names, true_quality
 from dynamicrubric.worlds.postcards.prompts import prompt_by_id
+from dynamicrubric.worlds.postcards.rules import rules
 from dynamicrubric.worlds.prepared import PreparedData, Split, load_prepared, read_jsonl
 
 if TYPE_CHECKING:
@@ -26,6 +29,7 @@ if TYPE_CHECKING:
     from dynamicrubric.evaluators.writers import DynamicWriter, RubricWriter
     from dynamicrubric.training.generator import GeneratorRollout
     from dynamicrubric.training.grpo import GrpoSettings
+    from dynamicrubric.training.oracle import OracleRollout
     from dynamicrubric.training.policy import PolicyRollout
 
 Role = Literal["policy", "generator"]
@@ -126,7 +130,7 @@ def train_generator(
         sets = _training_sets(cell, prepared, Path(responses_dir))
         rollout = GeneratorRollout(
             sets=sets,
-            anchors=prepared.anchors,
+            anchors=_anchors(cell, prepared),
             verifier=_verifier(cell),
             sees_responses=cell.rubrics.evaluator == "dynamic",
             min_items=cell.rubrics.min_items,
@@ -135,6 +139,7 @@ def train_generator(
             max_invalid_rate=training.max_invalid_rate,
             max_unscored_rate=cell.verifier.max_unscored_rate,
             seed_name=(cell.seed, cell.round, "train_generator"),
+            equal_weights=cell.rubrics.weights == "equal",
         )
         weights = {"r_disc": training.objective.disc, "r_anchor": training.objective.anchor}
         settings = _grpo_settings(
@@ -168,37 +173,24 @@ def train_policy(
     work_dir: str,
     checkpoint_every_steps: int,
 ) -> None:
-    """Train the policy with GRPO on the scores of the current generator's rubrics."""
+    """Train the policy with GRPO on its evaluator's scores, an oracle's on the true quality."""
     from dynamicrubric.training.grpo import train_grpo
-    from dynamicrubric.training.policy import PolicyRollout
 
     cell = parse_recipe(recipe)
     training = cell.policy_training
     assert training is not None, "round 0 trains nothing"
     prepared = load_prepared(Path(prepared_dir))
-    prompts = prepared.prompts["train"]
-    rollout = PolicyRollout(
-        prompts=prompts,
-        writer=_writer(cell, Path(generator_dir)),
-        verifier=_verifier(cell),
-        min_items=cell.rubrics.min_items,
-        max_items=cell.rubrics.max_items,
-        sampling=cell.policy_sampling,
-        max_invalid_rate=training.max_invalid_rate,
-        max_unscored_rate=cell.verifier.max_unscored_rate,
-        seed_name=(cell.seed, cell.round, "train_policy"),
-        cell_hash=cell_hash,
-    )
+    rollout = _policy_rollout(cell, training, prepared, Path(generator_dir), cell_hash)
     settings = _grpo_settings(
         training,
         rollout,
         group_size=cell.responses_per_set,
-        reward_weights={"score": 1.0},
+        reward_weights={"true_quality" if cell.rubrics.evaluator == "oracle" else "score": 1.0},
         checkpoint_every_steps=checkpoint_every_steps,
     )
     train_grpo(
         Path(policy_dir),
-        list(prompts),
+        list(prepared.prompts["train"]),
         rollout,
         settings,
         out_dir=Path(out_dir),
@@ -223,7 +215,11 @@ def evaluate_round(
         load_model,
         sequence_logprobs,
     )
-    from dynamicrubric.evaluation import evaluate_sets, write_evaluation
+    from dynamicrubric.evaluation import (
+        evaluate_sets,
+        evaluate_without_rubrics,
+        write_evaluation,
+    )
 
     cell = parse_recipe(recipe)
     prepared = load_prepared(Path(prepared_dir))
@@ -243,23 +239,107 @@ def evaluate_round(
     start = sequence_logprobs(before, prompts, completions, pad_id, temperature)
     kl = iter([a - b for a, b in zip(now, start, strict=True)])
     sets = [replace(s, kl=tuple(next(kl) for _ in s.generations)) for s in sets]
+    if cell.rubrics.evaluator == "oracle":
+        write_evaluation(evaluate_without_rubrics(sets, _quality), Path(out_dir))
+        return
     evaluation = evaluate_sets(
         sets,
         _writer(cell, Path(generator_dir), prepared.prompts["heldout"]),
         _verifier(cell),
-        lambda prompt_id, text: true_quality(prompt_by_id(prompt_id), text),
+        _quality,
         min_items=cell.rubrics.min_items,
         max_items=cell.rubrics.max_items,
         max_invalid_rate=cell.evaluation.max_invalid_rate,
         max_unscored_rate=cell.verifier.max_unscored_rate,
         seed_name=seed_name,
+        equal_weights=cell.rubrics.weights == "equal",
     )
     write_evaluation(evaluation, Path(out_dir))
 
 
+def evaluate_grid(
+    *,
+    recipe: Mapping[str, Any],
+    rounds: Mapping[str, int],
+    evaluation_dirs: Mapping[str, str],
+    generator_dirs: Mapping[str, str],
+    out_dir: str,
+) -> None:
+    """Measure every generator on every policy's held-out sets, as the policy's round was measured.
+
+    All generators see the same sets, and a set's draws have the names that they have in its round:
+    a round's own generator writes the rubrics of its evaluation again.
+
+    Args:
+        recipe: how rubrics are written and judged.
+        rounds: the round of each policy.
+        evaluation_dirs: the evaluation that holds each policy's sets.
+        generator_dirs: the generators.
+        out_dir: where figures and rubrics go.
+    """
+    from dynamicrubric.evaluation import measure_sets
+    from dynamicrubric.gridfiles import read_sets, write_grid
+
+    cell = parse_recipe(recipe)
+    held_out = {policy: read_sets(Path(folder)) for policy, folder in evaluation_dirs.items()}
+    measured = {}
+    for generator, folder in generator_dirs.items():
+        writer = _dynamic_writer(cell, Path(folder))
+        for policy, (sets, quality) in held_out.items():
+            measured[generator, policy] = measure_sets(
+                f"the held-out sets of {policy} under {generator}",
+                sets,
+                writer,
+                _verifier(cell),
+                quality,
+                min_items=cell.rubrics.min_items,
+                max_items=cell.rubrics.max_items,
+                max_invalid_rate=cell.evaluation.max_invalid_rate,
+                max_unscored_rate=cell.verifier.max_unscored_rate,
+                seed_name=(cell.seed, rounds[policy], "evaluate"),
+                equal_weights=cell.rubrics.weights == "equal",
+            )
+    write_grid(measured, Path(out_dir))
+
+
+def _policy_rollout(
+    cell: CellRecipe,
+    training: PolicyTraining,
+    prepared: PreparedData,
+    generator_dir: Path,
+    cell_hash: str,
+) -> PolicyRollout | OracleRollout:
+    from dynamicrubric.training.oracle import OracleRollout
+    from dynamicrubric.training.policy import PolicyRollout
+
+    prompts = prepared.prompts["train"]
+    seed_name = (cell.seed, cell.round, "train_policy")
+    if cell.rubrics.evaluator == "oracle":
+        return OracleRollout(
+            prompts=prompts,
+            quality=_quality,
+            sampling=cell.policy_sampling,
+            seed_name=seed_name,
+            cell_hash=cell_hash,
+        )
+    return PolicyRollout(
+        prompts=prompts,
+        writer=_writer(cell, generator_dir),
+        verifier=_verifier(cell),
+        min_items=cell.rubrics.min_items,
+        max_items=cell.rubrics.max_items,
+        sampling=cell.policy_sampling,
+        max_invalid_rate=training.max_invalid_rate,
+        max_unscored_rate=cell.verifier.max_unscored_rate,
+        seed_name=seed_name,
+        cell_hash=cell_hash,
+        equal_weights=cell.rubrics.weights == "equal",
+    )
+
+
 def _grpo_settings(
     training: GeneratorTraining | PolicyTraining,
-    rollout: GeneratorRollout | PolicyRollout,
+    rollout: GeneratorRollout | PolicyRollout | OracleRollout,
     *,
     group_size: int,
     reward_weights: Mapping[str, float],
@@ -284,6 +364,18 @@ def _grpo_settings(
 
 def _verifier(cell: CellRecipe) -> ProgrammaticVerifier:
     return ProgrammaticVerifier(check, cell.verifier.error_rate, cell.verifier.failure_rate)
+
+
+def _quality(prompt_id: str, text: str) -> float:
+    return true_quality(prompt_by_id(prompt_id), text)
+
+
+def _anchors(cell: CellRecipe, prepared: PreparedData) -> dict[str, tuple[str, ...]]:
+    """Return the anchor lists as this cell's training reads them, label noise included."""
+    training = cell.generator_training
+    if training is None or not training.anchor_swap_rate:
+        return prepared.anchors
+    return noisy_anchors(prepared.anchors, training.anchor_swap_rate, cell.seed)
 
 
 def _sample_sets(
@@ -352,7 +444,8 @@ def _training_sets(
     training = cell.generator_training
     assert training is not None
     if training.responses == "anchors":
-        return {key: ResponseSet(key, prompts[key], prepared.anchors[key]) for key in prompts}
+        anchors = _anchors(cell, prepared)
+        return {key: ResponseSet(key, prompts[key], anchors[key]) for key in prompts}
     table = pd.read_parquet(responses_dir / "responses.parquet")
     return {
         str(set_id): ResponseSet(
@@ -383,8 +476,10 @@ def _writer(
 
     Round 0 of a static evaluator has no kept rubrics yet: they are written here, for `prompts`.
     """
-    from dynamicrubric.evaluators.writers import KeptWriter
+    from dynamicrubric.evaluators.writers import FixedWriter, KeptWriter
 
+    if cell.rubrics.evaluator == "rule_based":
+        return FixedWriter(render_rubric(rules(cell.rubrics.max_items)))
     if cell.rubrics.evaluator == "dynamic":
         return _dynamic_writer(cell, generator_dir)
     if cell.round > 0:

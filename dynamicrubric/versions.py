@@ -14,10 +14,11 @@ STEP_VERSIONS: Final[dict[str, int]] = {
     "prepare": 2,
     "warm_start": 1,
     "sample_responses": 2,
-    "train_generator": 3,
+    "train_generator": 4,
     "keep_generator": 1,
-    "train_policy": 3,
+    "train_policy": 4,
     "evaluate_round": 2,
+    "evaluate_grid": 1,
 }
-COMPARE_VERSION: Final = 2
+COMPARE_VERSION: Final = 3
 """Of the comparison, which is no cell's step: its stage in dvc.yaml depends on it."""

@@ -6,14 +6,17 @@ about the same params.yaml.
 
 from __future__ import annotations
 
+import io
 import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from ruamel.yaml import YAML
+from ruamel.yaml.comments import CommentedSeq
 from ruamel.yaml.error import YAMLError
 
+from dynamicrubric.durable import naming
 from dynamicrubric.errors import UserError
 
 
@@ -29,9 +32,14 @@ def load_yaml(path: Path) -> dict[str, Any]:
     Raises:
         UserError: the file is absent, unreadable, not YAML, has a repeated key, or is no mapping.
     """
+    return parse_yaml(read_text(path), str(path))
+
+
+def read_text(path: Path) -> str:
+    """Read a UTF-8 file, or raise a UserError that names it."""
     doing = f"reading {path}"
     try:
-        document = YAML(typ="safe", pure=True).load(path.read_text(encoding="utf-8"))
+        return path.read_text(encoding="utf-8")
     except FileNotFoundError:
         raise UserError(
             doing=doing,
@@ -43,22 +51,82 @@ def load_yaml(path: Path) -> dict[str, Any]:
         raise UserError(
             doing=doing, got=str(error), expected="a readable UTF-8 file", remedy="mend the file"
         ) from None
-    except (YAMLError, ValueError, RecursionError) as error:
-        # ValueError: a number with thousands of digits, a date that does not exist.
-        raise UserError(
-            doing=doing,
-            got=_plain(error),
-            expected="valid YAML 1.2 with each key once",
-            remedy="mend the line named",
-        ) from None
+
+
+def parse_yaml(text: str, name: str) -> dict[str, Any]:
+    """Read the text of a YAML 1.2 mapping; `name` says in errors where it is from.
+
+    Raises:
+        UserError: the text is not YAML, has a repeated key, or is no mapping.
+    """
+    document = _parse(YAML(typ="safe", pure=True), text, name)
     if not isinstance(document, dict):
         raise UserError(
-            doing=doing,
+            doing=f"reading {name}",
             got="an empty file" if document is None else f"a {type(document).__name__}",
             expected="a mapping of keys to values",
             remedy="start from a file in profiles/",
         )
     return document
+
+
+def edit_yaml(text: str, name: str, values: Mapping[tuple[str, ...], Any]) -> str:
+    """Set some keys of a YAML document's text; its comments, order and styles stay as they are.
+
+    Args:
+        text: the document, a mapping; of those named by `values` all parents exist.
+        name: says in errors where it is from.
+        values: new value by path of keys; None removes the key. Lists are written on one line.
+
+    Raises:
+        UserError: the text is not YAML.
+    """
+    yaml = YAML()
+    yaml.preserve_quotes = True
+    yaml.width = 4096
+    document = _parse(yaml, text, name)
+    for (*parents, last), value in values.items():
+        section = document
+        for key in parents:
+            section = section[key]
+        if value is None:
+            section.pop(last, None)
+        else:
+            section[last] = _on_one_line(value)
+    stream = io.StringIO()
+    yaml.dump(document, stream)
+    return stream.getvalue()
+
+
+def _on_one_line(value: Any) -> Any:  # noqa: ANN401 - whatever YAML holds
+    if not isinstance(value, list):
+        return value
+    listed = CommentedSeq(value)
+    listed.fa.set_flow_style()
+    return listed
+
+
+def _parse(yaml: YAML, text: str, name: str) -> Any:  # noqa: ANN401 - whatever the file holds
+    try:
+        return yaml.load(text)
+    except (YAMLError, ValueError, RecursionError) as error:
+        # ValueError: a number with thousands of digits, a date that does not exist.
+        raise UserError(
+            doing=f"reading {name}",
+            got=_plain(error),
+            expected="valid YAML 1.2 with each key once",
+            remedy="mend the line named",
+        ) from None
+
+
+def yaml_text(document: Mapping[str, Any]) -> str:
+    """Return a mapping as block-style YAML 1.2, keys in the order given."""
+    yaml = YAML(typ="safe", pure=True)
+    yaml.default_flow_style = False
+    yaml.sort_base_mapping_type_on_output = False  # type: ignore[assignment]  # ruamel types it None
+    stream = io.StringIO()
+    yaml.dump(dict(document), stream)
+    return stream.getvalue()
 
 
 def dump_yaml(document: Mapping[str, Any], path: Path, *, header: str = "") -> None:
@@ -73,14 +141,10 @@ def dump_yaml(document: Mapping[str, Any], path: Path, *, header: str = "") -> N
             got="no folder of that name" if not path.is_dir() else "a folder",
             expected="the name of a file in a folder that exists",
         )
-    yaml = YAML(typ="safe", pure=True)
-    yaml.default_flow_style = False
-    yaml.sort_base_mapping_type_on_output = False  # type: ignore[assignment]  # ruamel types it None
     temporary = path.with_name(f".{path.name}.tmp")
     try:
-        with temporary.open("w", encoding="utf-8") as stream:
-            stream.write(header)
-            yaml.dump(dict(document), stream)
+        with naming(path), temporary.open("w", encoding="utf-8") as stream:
+            stream.write(header + yaml_text(document))
         temporary.replace(path)
     finally:
         temporary.unlink(missing_ok=True)

@@ -27,12 +27,31 @@ Key = Annotated[str, typer.Argument(help="A cell of cells.yaml.")]
 
 
 @app.command()
-def ablation() -> None:
-    """Run the whole study, cells side by side, and compare its arms."""
-    _settle_environment()
-    from flows.driver import run_ablation
+def ablation(
+    group: Annotated[str, typer.Option(help="A group of params.yaml to run.")] = "",
+    arms: Annotated[str, typer.Option(help="Arms to run, as in coevolved,static.")] = "",
+    seeds: Annotated[str, typer.Option(help="Seeds of every arm, as in 1,2 or 1-5.")] = "",
+    rounds: Annotated[int | None, typer.Option(help="Rounds of every arm.", min=1)] = None,
+) -> None:
+    """Run the study, cells side by side, and compare its arms.
 
-    raise typer.Exit(run_ablation())
+    What is chosen here is written into params.yaml first; without a choice, what it says is run.
+    """
+    _settle_environment()
+    from dynamicrubric.selection import split_names, split_seeds
+    from flows.driver import run_ablation
+    from flows.planning import Choice
+
+    if group and arms:
+        raise UserError(
+            doing="choosing what to run", got="--group and --arms", expected="one of the two"
+        )
+    choice = Choice(
+        run=group or (split_names(arms) if arms else None),
+        seeds=split_seeds(seeds) if seeds else None,
+        rounds=rounds,
+    )
+    raise typer.Exit(run_ablation(choice))
 
 
 @app.command()
@@ -88,6 +107,18 @@ def round_(key: Key) -> None:
         from flows.round import run_round
 
         run_round(key)
+
+    _with_server(run)
+
+
+@app.command()
+def grid(key: Annotated[str, typer.Argument(help="A grid of cells.yaml.")]) -> None:
+    """Measure each generator of a seed on each policy's held-out responses."""
+
+    def run() -> None:
+        from flows.grid import run_grid
+
+        run_grid(key)
 
     _with_server(run)
 

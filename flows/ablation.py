@@ -28,9 +28,18 @@ def run_stage(stage: Stage, runner: StageRunner, progress: Progress) -> str:
 
 
 @flow(name="ablation", persist_result=False, validate_parameters=False)
-def run_study(study: Study, stages: list[Stage], progress: Progress) -> dict[str, State[str]]:
-    """Submit every stage after the ones it waits for; return how each ended."""
-    runner = StageRunner(study.root, study.config.runtime.slots)
+def run_study(
+    study: Study, stages: list[Stage], fresh: frozenset[str], progress: Progress
+) -> dict[str, State[str]]:
+    """Submit every stage after the ones it waits for; return how each ended.
+
+    Args:
+        study: the study.
+        stages: all of its stages.
+        fresh: names of those that have nothing to do.
+        progress: told of each beginning and end.
+    """
+    runner = StageRunner(study.root, study.config.runtime.slots, fresh)
     futures: dict[str, PrefectFuture[str]] = {}
     try:
         for stage in stages:

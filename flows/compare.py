@@ -43,7 +43,7 @@ def compare(
     folder = root / results / PARTIAL if partial else root / results
     found = write_comparison(plan, questions, root, folder, partial=partial)
     shown = Console()
-    shown.print(console(found.outcomes, found.differences, found.questions))
+    shown.print(console(found.outcomes, found.differences, found.questions, found.coevolution))
     if found.mark:
         for fault in found.faults:
             reason = "missing" if fault.missing else fault.reason

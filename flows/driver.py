@@ -18,64 +18,80 @@ from rich.text import Text
 
 from dynamicrubric.boundary import EXIT_INTERRUPTED, EXIT_OK
 from dynamicrubric.errors import DynamicRubricError
+from dynamicrubric.grid import planned_grids
 from dynamicrubric.plan import ROLES
 from dynamicrubric.report import compare_arms
 from dynamicrubric.report import console as report
-from flows.planning import check_dvc_lock, settle_plan
+from flows.planning import Choice, check_dvc_lock, lay_choice, settle_plan, work_left
 from flows.progress import Progress, shown
 from flows.services import prefect_server
-from flows.stages import stages_of
+from flows.stages import Stage, stages_of
+from flows.staleness import fresh_stages
 from tasks.locks import exclusive
 from tasks.sharedhost import shared_host
 from tasks.shipping import reconcile, ship_study
-from tasks.study import METRICS_FILE, PRELOAD, TRACKER_PRELOAD, Study
+from tasks.study import PRELOAD, TRACKER_PRELOAD, Study
 from tasks.tracking import prepare_store
 
 if TYPE_CHECKING:
     from prefect.client.schemas import State
 
 
-def run_ablation() -> int:
+def run_ablation(choice: Choice | None = None) -> int:
     """Run the study of the current folder; return the exit code.
+
+    Args:
+        choice: what to run of it; it is written into params.yaml. None runs what that says.
 
     Raises:
         DynamicRubricError: stages failed; names them, their reasons and their logs.
     """
     console = Console()
     try:
-        _run(console)
+        _run(console, choice or Choice())
     except KeyboardInterrupt:  # said here: Typer would turn it into a bare exit code
         console.print("Stopped. The same command goes on from here.")
         return EXIT_INTERRUPTED
     return EXIT_OK
 
 
-def _run(console: Console) -> None:
+def _run(console: Console, choice: Choice) -> None:
     study = Study.here()
     # What happens is on the display and in the log files; Prefect's own lines are in its pages.
     os.environ.setdefault("PREFECT_LOGGING_HANDLERS_CONSOLE_LEVEL", "CRITICAL")
     with exclusive(study.work / "locks" / "study.lock", "the study"):
         check_dvc_lock(study.root)
+        lay_choice(study.root, choice, say=console.print)
         settle_plan(study, say=console.print)
-        console.print("Starting the study's Prefect server and MLflow store ...")
-        with _fork_host(study), prefect_server(study.root):
-            ended = _run_stages(study, console)
-        if not all(state.is_completed() for state in ended.values()):
-            raise _failure(ended)
+        console.print("Asking DVC what is up to date ...")
+        stages = stages_of(study.plan, {role: study.warm_steps(role) for role in ROLES})
+        fresh = fresh_stages(study.root, stages)
+        if len(fresh) == len(stages):
+            console.print("Everything is up to date.")
+            prepare_store(study.root)
+            reconcile(study.root)
+        else:
+            console.print("Starting the study's Prefect server and MLflow store ...")
+            with _fork_host(study, fresh), prefect_server(study.root):
+                ended = _run_stages(study, stages, fresh, console)
+            if not all(state.is_completed() for state in ended.values()):
+                raise _failure(ended)
         ship_study(study.plan, study.root, study.config)
     _say_results(study, console)
 
 
-def _fork_host(study: Study) -> AbstractContextManager[object]:
-    """Share a fork host among the cells, unless all of them are finished."""
-    cells = study.plan.cells.values()
-    if all((study.cell_dir(cell) / METRICS_FILE).is_file() for cell in cells):
+def _fork_host(study: Study, fresh: frozenset[str]) -> AbstractContextManager[object]:
+    """Share a fork host among the cells and grids, unless all of them are finished."""
+    grids = {f"grid@{key}" for key in planned_grids(study.plan)}
+    if fresh >= {f"round@{key}" for key in study.plan.cells} | grids:
         return nullcontext()
     threads = study.config.runtime.threads_per_task
     return shared_host((*PRELOAD, *TRACKER_PRELOAD), threads, study.work / "locks")
 
 
-def _run_stages(study: Study, console: Console) -> dict[str, State[str]]:
+def _run_stages(
+    study: Study, stages: list[Stage], fresh: frozenset[str], console: Console
+) -> dict[str, State[str]]:
     # Prefect reads the server's address when it is imported, so not before the server runs.
     from flows.ablation import run_study
     from flows.dag import thread_runner
@@ -84,15 +100,12 @@ def _run_stages(study: Study, console: Console) -> dict[str, State[str]]:
     close_dead_runs(study.root)
     prepare_store(study.root)
     reconcile(study.root)
-    stages = stages_of(study.plan, {role: study.warm_steps(role) for role in ROLES})
     progress = Progress(study.plan, stages, study.work)
-    console.print(
-        f"{len(study.plan.cells)} cells to train, {study.config.runtime.slots} side by side; "
-        "logs in work/logs"
-    )
+    left = sum(f"round@{key}" not in fresh for key in study.plan.cells)
+    console.print(work_left(left, len(study.plan.cells), study.config.runtime.slots))
     flow = run_study.with_options(task_runner=thread_runner(len(stages)))
     with shown(progress, console), runs_of(study.root):
-        return flow(study, stages, progress)
+        return flow(study, stages, fresh, progress)
 
 
 def _failure(ended: dict[str, State[str]]) -> DynamicRubricError:
@@ -109,13 +122,13 @@ def _failure(ended: dict[str, State[str]]) -> DynamicRubricError:
 def _say_results(study: Study, console: Console) -> None:
     questions = {name: arm.question for name, arm in study.config.study.arms.items()}
     found = compare_arms(study.plan, questions, study.root)
-    console.print(report(found.outcomes, found.differences, found.questions))
+    console.print(report(found.outcomes, found.differences, found.questions, found.coevolution))
     results = Path("results")
     console.print(
         Text(
             f"\nReport:  {results / 'report' / 'index.html'}, for any browser\n"
             f"Table:   {results / 'table.md'}; every figure in {results / 'metrics.csv'}\n"
-            f"Picture: {results / 'study.png'}\n"
+            f"Picture: {results / 'study.png'}; generators by policies: {results / 'grid.png'}\n"
             "Logs:    work/logs, a folder for each cell\n"
             "Pages:   `make ui` serves Prefect at http://127.0.0.1:4200 and MLflow at "
             "http://127.0.0.1:5000"

@@ -3,16 +3,53 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 from dynamicrubric.config import load_config
 from dynamicrubric.errors import UserError
+from dynamicrubric.grid import GRID_DIR, planned_grids
 from dynamicrubric.plan import RUNS_DIR, Plan, expand, stage_structure, write_plan
-from dynamicrubric.yamlio import load_yaml
+from dynamicrubric.selection import select
+from dynamicrubric.yamlio import load_yaml, read_text
 from tasks.study import Study
 
 Say = Callable[[str], None]
+
+
+@dataclass(frozen=True)
+class Choice:
+    """What to run, as `dynamicrubric.selection.select` takes it; None leaves params.yaml as it is.
+
+    Attributes:
+        run: the name of a group, or names of arms.
+        seeds: seeds of every arm.
+        rounds: rounds of every arm.
+    """
+
+    run: str | Sequence[str] | None = None
+    seeds: Sequence[int] | None = None
+    rounds: int | None = None
+
+
+def lay_choice(root: Path, choice: Choice, *, say: Say) -> None:
+    """Write what was chosen into params.yaml, so that the file says what is run.
+
+    Raises:
+        UserError: the choice is impossible; nothing was written.
+    """
+    if choice == Choice():
+        return
+    path = root / "params.yaml"
+    before = read_text(path)
+    chosen = select(before, choice.run, choice.seeds, choice.rounds)
+    if chosen == before:
+        return
+    temporary = path.with_name(".params.yaml.tmp")
+    temporary.write_text(chosen, encoding="utf-8")
+    temporary.replace(path)
+    say("What was chosen is written into params.yaml: study.run, study.seeds, study.rounds")
 
 
 def settle_plan(study: Study, *, say: Say) -> Plan:
@@ -70,19 +107,28 @@ def plan_stage(study: Study) -> None:
     print(f"{len(plan.cells)} cells to train, {plan.num_arm_rounds} without sharing")
 
 
+def work_left(left: int, total: int, slots: int) -> str:
+    """Say how many of the cells are still to be trained."""
+    number = f"{left} of {total}" if left < total else f"{left}"
+    return f"{number} cells to train, {slots} side by side; logs in work/logs"
+
+
 def _set_aside(study: Study, plan: Plan, say: Say) -> None:
-    """Move folders of cells that are no longer planned to work/retired; nothing is deleted."""
-    runs = study.root / RUNS_DIR
-    planned = plan.starts.keys() | plan.cells.keys()
-    for folder in sorted(runs.glob("*/")) if runs.is_dir() else []:
-        if folder.name in planned or not folder.is_dir():
+    """Move folders of cells and grids that are not planned any more to work/retired."""
+    planned = {cell.directory for group in (plan.starts, plan.cells) for cell in group.values()}
+    planned |= {grid.directory for grid in planned_grids(plan).values()}
+    folders = [path for name in (RUNS_DIR, GRID_DIR) for path in (study.root / name).glob("[!.]*/")]
+    for folder in sorted(folders):
+        if folder.relative_to(study.root).as_posix() in planned or not folder.is_dir():
             continue
         retired = study.work / "retired"
         retired.mkdir(parents=True, exist_ok=True)
-        target = retired / folder.name
+        is_grid = folder.parent == study.root / GRID_DIR
+        name = f"grid-{folder.name}" if is_grid else folder.name
+        target = retired / name
         number = 1
         while target.exists():
             number += 1
-            target = retired / f"{folder.name}.{number}"
+            target = retired / f"{name}.{number}"
         os.rename(folder, target)
         say(f"{folder.relative_to(study.root)} is not planned any more: moved to {target}")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
@@ -17,6 +17,7 @@ from rich.table import Table
 from rich.text import Text
 
 from dynamicrubric.plan import Plan
+from dynamicrubric.planview import ranges
 from flows.stages import Stage
 from tasks.logtail import last_lines
 
@@ -24,6 +25,10 @@ REFRESH_SECONDS: Final = 1.0
 LINE_SECONDS: Final = 30.0
 STAGE_STEPS: Final = 25
 """What a stage costs beside its training, in training steps: starting, sampling, measuring."""
+UNTRAINED_SHARE: Final = 0.3
+"""What counts as done of a running stage that trains nothing."""
+LAST_STEP: Final = "evaluate_round"
+"""A round's step after all training."""
 MARKS: Final = {"waiting": "·", "running": "▶", "done": "✔", "kept": "✔", "failed": "✘"}
 
 
@@ -39,12 +44,14 @@ class Progress:
         self._began: dict[str, float] = {}
         self._started = time.monotonic()
         self._first_ran: float | None = None
+        self._furthest: dict[str, float] = {}
         self._lock = threading.Lock()
 
     def begin(self, name: str) -> None:
         """Note that a stage runs."""
         with self._lock:
             self._state[name] = "running"
+            self._furthest.pop(name, None)
             self._began[name] = time.monotonic()
 
     def end(self, name: str, state: str) -> None:
@@ -98,11 +105,18 @@ class Progress:
         return done, total
 
     def _fraction(self, stage: Stage) -> float:
+        """Return the share of a running stage's training that is done; it never falls.
+
+        A step that has not logged yet says nothing: the steps before it still count.
+        """
         step, at, total = self.step_of(stage)
-        if not total or not stage.num_steps:
-            return 0.3
-        before = stage.num_steps - total if step == "train_policy" else 0
-        return min(1.0, (before + at) / stage.num_steps)
+        if not stage.num_steps:
+            return UNTRAINED_SHARE
+        before = stage.num_steps - total if step == "train_policy" and total else 0
+        now = 1.0 if step == LAST_STEP else min(1.0, (before + at) / stage.num_steps)
+        with self._lock:
+            self._furthest[stage.name] = max(now, self._furthest.get(stage.name, 0.0))
+            return self._furthest[stage.name]
 
     def running(self) -> list[tuple[Stage, float]]:
         """Return the running stages and since how many seconds each runs."""
@@ -140,12 +154,25 @@ class Progress:
             arms.add_column(f"round {number}", justify="center")
         with self._lock:
             states = dict(self._state)
-        for (arm, seed), keys in self._plan.paths.items():
-            cells = [states[("start@" if i == 0 else "round@") + key] for i, key in enumerate(keys)]
-            arms.add_row(Text(f"{arm} (seed {seed})"), *(MARKS[state] for state in cells))
+        for arm, seeds in self._seeds_by_arm().items():
+            name = f"{arm} (seed{'s' * (len(seeds) > 1)} {ranges(seeds)})"
+            paths = [self._plan.paths[(arm, seed)] for seed in seeds]
+            arms.add_row(Text(name), *(self._marks(paths, i, states) for i in range(rounds)))
         bar = ProgressBar(total=1.0, completed=self.share_done(), width=40)
         lines = [Text(line) for line in self.doing()]
         return Group(Text(""), arms, Text(""), *lines, bar, Text(self.summary()))
+
+    def _seeds_by_arm(self) -> dict[str, list[int]]:
+        found: dict[str, list[int]] = {}
+        for arm, seed in self._plan.paths:
+            found.setdefault(arm, []).append(seed)
+        return found
+
+    @staticmethod
+    def _marks(paths: Sequence[Sequence[str]], number: int, states: Mapping[str, str]) -> str:
+        """Return a round's marks, one a seed; none where the arm does not have the round."""
+        stage = "start@" if number == 0 else "round@"
+        return "".join(MARKS[states[stage + keys[number]]] for keys in paths if number < len(keys))
 
 
 def clock(seconds: float) -> str:

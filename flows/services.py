@@ -62,9 +62,17 @@ def prefect_environment(root: Path) -> dict[str, str]:
 
 
 def log_sentences() -> None:
-    """Have Prefect log errors meant for people without a trace; faults of ours keep theirs."""
+    """Have Prefect log errors meant for people without a trace; faults of ours keep theirs.
+
+    Tasks that only waited for a failed one say nothing: the cause would stand above their lines.
+    """
     for name in ("prefect.task_runs", "prefect.flow_runs"):
         logging.getLogger(name).addFilter(_without_trace)
+        logging.getLogger(name).addFilter(_is_no_echo)
+
+
+def _is_no_echo(record: logging.LogRecord) -> bool:
+    return not record.getMessage().startswith("Finished in state NotReady(")
 
 
 def _without_trace(record: logging.LogRecord) -> bool:

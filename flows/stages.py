@@ -8,13 +8,14 @@ import signal
 import subprocess
 import sys
 import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import BinaryIO, Final
 
 from dynamicrubric.errors import DynamicRubricError
+from dynamicrubric.grid import PlannedGrid, planned_grids
 from dynamicrubric.plan import ROLES, Cell, Plan
 from flows.services import signal_group
 from tasks.guarded import guarded_command
@@ -63,8 +64,18 @@ def stages_of(plan: Plan, warm_steps: Mapping[str, int]) -> list[Stage]:
         after = (before,) if before else WARM_STAGES
         stages.append(Stage(f"round@{cell.key}", after, cell.key, steps_of(cell)))
     stages += [Stage(f"start@{key}", WARM_STAGES, key, 0) for key in plan.starts]
+    stages += [
+        Stage(f"grid@{key}", _read_by(grid), f"grid-{key}", 0)
+        for key, grid in planned_grids(plan).items()
+    ]
     cells = tuple(stage.name for stage in stages if "@" in stage.name)
     return _with_steps_ahead([*stages, Stage("compare", cells, "compare", 0)])
+
+
+def _read_by(grid: PlannedGrid) -> tuple[str, ...]:
+    """Return the stages whose outs a grid reads."""
+    start, *rounds = grid.cells
+    return (f"start@{start.key}", *(f"round@{cell.key}" for cell in (*rounds, grid.stale)))
 
 
 def _with_steps_ahead(stages: Sequence[Stage]) -> list[Stage]:
@@ -112,9 +123,10 @@ def steps_of(cell: Cell) -> int:
 class StageRunner:
     """Runs stages with `dvc repro -s`, as many at a time as there are slots."""
 
-    def __init__(self, root: Path, slots: int) -> None:
-        """Run in the project folder `root`."""
+    def __init__(self, root: Path, slots: int, fresh: Collection[str] = ()) -> None:
+        """Run in the project folder `root`; the stages named `fresh` have nothing to do."""
         self._root = root
+        self._fresh = frozenset(fresh)
         self._slots = Slots(slots)
         self._running: set[subprocess.Popen[bytes]] = set()
         self._stopped = False
@@ -130,6 +142,8 @@ class StageRunner:
         Raises:
             StageFailed: its command failed.
         """
+        if stage.name in self._fresh:
+            return False
         log = self.log_of(stage)
         log.parent.mkdir(parents=True, exist_ok=True)
         command = [sys.executable, "-m", "dvc", "--wait-for-lock", "repro", "-s", stage.name]

@@ -27,8 +27,9 @@ def ui(prefect_port: int = 4200, mlflow_port: int = 5000) -> int:
     given = tracker_page(study.root)
     if given is None:
         check_port(mlflow_port, "the MLflow page")
+        print("Preparing MLflow's database ...", flush=True)
         prepare_store(study.root)
-    print("Starting the pages ...", flush=True)
+    print("Starting the pages, up to a minute the first time ...", flush=True)
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # `kill` ends both, as Ctrl-C does
     pages = nullcontext() if given is not None else _mlflow(study.root, mlflow_port, log)
     with prefect_server(study.root, prefect_port, ui=True) as prefect, pages as mlflow:

@@ -61,7 +61,18 @@ def clean(study: Study, *, unfinished: bool, remove: bool) -> list[Unneeded]:
 
 
 def say_clean(study: Study, *, unfinished: bool, remove: bool, say: Callable[[str], None]) -> None:
-    """Run `clean` and say what went, or would go."""
+    """Run `clean` and say what went, or would go.
+
+    Raises:
+        UserError: the folder is no study's; see `clean` for others.
+    """
+    if not (study.root / "params.yaml").is_file():
+        raise UserError(
+            doing="looking for old work",
+            got=f"no params.yaml in {study.root}",
+            expected="the folder of a study",
+            remedy="run from the project's top folder",
+        )
     found = clean(study, unfinished=unfinished, remove=remove)
     for entry in found:
         place = entry.path.relative_to(study.root)

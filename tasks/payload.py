@@ -139,10 +139,11 @@ def study_hash(plan: Plan) -> str:
     return hash_of([[arm, seed, path_hash(plan, arm, seed)] for arm, seed in plan.paths])[:16]
 
 
-def arm_params(config: Config, arm: str, seed: int) -> dict[str, str]:
+def arm_params(plan: Plan, config: Config, arm: str, seed: int) -> dict[str, str]:
     """Return the short scalars of an arm's full recipe."""
     recipe = short_params(resolve_arm(config, arm).model_dump(mode="json"))
-    return {"arm": arm, "seed": str(seed), "rounds": str(config.study.rounds)} | recipe
+    rounds = len(plan.paths[(arm, seed)]) - 1
+    return {"arm": arm, "seed": str(seed), "rounds": str(rounds)} | recipe
 
 
 def config_text(config: Config) -> str:

@@ -11,6 +11,7 @@ from typing import Final
 
 from prefect import task
 
+from dynamicrubric.durable import naming
 from dynamicrubric.plan import Cell
 from dynamicrubric.report.cellfiles import CELL_FILE, CellFiles, find_artefacts
 from tasks.study import METRICS_FILE, StepResult, Study
@@ -62,5 +63,6 @@ def training_table(files: CellFiles) -> str:
 def _replace(path: Path, text: str) -> None:
     """Write a file whole or not at all."""
     temporary = path.with_name(f".{path.name}.tmp")
-    temporary.write_text(text, encoding="utf-8")
+    with naming(path):
+        temporary.write_text(text, encoding="utf-8")
     temporary.replace(path)

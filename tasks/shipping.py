@@ -299,7 +299,7 @@ def _make_parent(
     tags |= {"dr.study": study, "dr.config_hash": hash_of(config.model_dump(mode="json"))}
     tags[NOTE] = markdown_inline(config.study.arms[arm].question)
     run_id = store.create(f"{arm} s{seed}", tags)
-    store.send_params(run_id, arm_params(config, arm, seed))
+    store.send_params(run_id, arm_params(plan, config, arm, seed))
     store.client.log_text(run_id, text, "config/params.json")
     return run_id
 

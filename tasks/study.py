@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from dynamicrubric.config import Config, load_config
+from dynamicrubric.durable import naming
 from dynamicrubric.plan import WARM_DIR, Cell, Plan, load_plan
 from dynamicrubric.versions import STEP_VERSIONS
 from tasks.devices import gpu_slots
@@ -158,7 +159,8 @@ def write_status(work: Path, group: str, step: str, metrics: Path) -> None:
     path = work / "status" / f"{group}.json"
     path.parent.mkdir(parents=True, exist_ok=True)
     temporary = path.with_suffix(f".{os.getpid()}.tmp")
-    temporary.write_text(json.dumps({"step": step, "metrics": str(metrics)}), encoding="utf-8")
+    with naming(path):
+        temporary.write_text(json.dumps({"step": step, "metrics": str(metrics)}), encoding="utf-8")
     temporary.replace(path)
 
 

@@ -1,4 +1,4 @@
-"""Task: the generator's update of a round; a generator that is not updated is carried over."""
+"""Task: the generator's update of a round; one that is not updated is carried over, or G_0 is."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tasks.training import run_training, training_identity
 def train_generator(study: Study, cell: Cell, responses: StepResult) -> StepResult:
     """Train G with GRPO, or keep it; a static evaluator's first round writes its rubrics too."""
     recipe = cell.recipe
-    before = study.root / cell.prev / "generator"
+    before = study.root / cell.generator_dir
     out_dir = study.cell_dir(cell) / "generator"
     writes_rubrics = recipe.rubrics.evaluator == "static" and recipe.round == 1
     if recipe.generator_training is None and not writes_rubrics:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Sequence
+from functools import lru_cache
 from pathlib import Path
 
 from tokenizers import Regex, Tokenizer, decoders, models, pre_tokenizers, trainers
@@ -22,6 +23,8 @@ class FrameTokenizer:
         assert isinstance(ids, list)
         self._control: dict[str, int] = dict(zip(CONTROL_TOKENS, ids, strict=True))
         self.control_ids = frozenset(self._control.values())
+        # A training renders the same prompts and response sets over and over.
+        self._encode = lru_cache(maxsize=1 << 14)(self._encode_content)
 
     @classmethod
     def load(cls, directory: Path) -> FrameTokenizer:
@@ -30,8 +33,11 @@ class FrameTokenizer:
 
     def content(self, text: str) -> list[int]:
         """Encode text as content: special-token parsing off, nothing added."""
+        return list(self._encode(text))
+
+    def _encode_content(self, text: str) -> tuple[int, ...]:
         ids = self.hf(text, add_special_tokens=False, split_special_tokens=True)["input_ids"]
-        return list(ids)
+        return tuple(ids)
 
     def control(self, token: str) -> int:
         """Return the id of a control token."""

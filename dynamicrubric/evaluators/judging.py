@@ -12,7 +12,15 @@ from dynamicrubric.errors import InstrumentError
 from dynamicrubric.rubrics import parse_rubric
 from dynamicrubric.scoring import score_set
 from dynamicrubric.seeds import derive_seed
-from dynamicrubric.types import InvalidReason, InvalidRubric, Rubric, Score, Verdict
+from dynamicrubric.types import (
+    MIN_WEIGHT,
+    InvalidReason,
+    InvalidRubric,
+    Item,
+    Rubric,
+    Score,
+    Verdict,
+)
 
 
 @dataclass(frozen=True)
@@ -56,9 +64,22 @@ class JudgedSet:
 
 
 def read_rubric(
-    generation: Generation, *, min_items: int, max_items: int, verifier: Verifier
+    generation: Generation,
+    *,
+    min_items: int,
+    max_items: int,
+    verifier: Verifier,
+    equal_weights: bool = False,
 ) -> Rubric | InvalidRubric:
-    """Parse a generator's text; a criterion that the verifier cannot judge makes it invalid."""
+    """Parse a generator's text; a criterion that the verifier cannot judge makes it invalid.
+
+    Args:
+        generation: the text.
+        min_items: fewest items of a valid rubric.
+        max_items: most items.
+        verifier: who has to be able to judge each criterion.
+        equal_weights: let every item count the same, whatever weight the text gives it.
+    """
     rubric = parse_rubric(
         generation.text,
         min_items=min_items,
@@ -70,6 +91,8 @@ def read_rubric(
     for criterion in rubric.criteria:
         if not verifier.accepts(criterion):
             return InvalidRubric(InvalidReason.UNCHECKABLE_CRITERION, criterion)
+    if equal_weights:
+        return Rubric(tuple(Item(item.criterion, MIN_WEIGHT) for item in rubric.items))
     return rubric
 
 

@@ -1,4 +1,4 @@
-"""Who writes the rubric of a response set: anew for each set, or once a prompt and kept."""
+"""Who writes the rubric of a response set: anew for each, once a prompt, or one for all."""
 
 from __future__ import annotations
 
@@ -84,3 +84,15 @@ class KeptWriter:
     def write(self, sets: Sequence[ResponseSet], seeds: Sequence[int]) -> list[Generation]:
         """Return each prompt's kept rubric; the sets and seeds change nothing."""
         return [self._kept[s.prompt_id] for s in sets]
+
+
+class FixedWriter:
+    """One rubric for every response set (a rule-based evaluator); no model writes it."""
+
+    def __init__(self, text: str) -> None:
+        """Hand out this rubric text."""
+        self._rubric = Generation((), text, "stop")
+
+    def write(self, sets: Sequence[ResponseSet], seeds: Sequence[int]) -> list[Generation]:
+        """Return the rubric, once for each set; the seeds change nothing."""
+        return [self._rubric for _ in sets]

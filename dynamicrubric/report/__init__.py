@@ -1,8 +1,9 @@
 """Comparison of arms: figures, paired differences, tables and the picture.
 
-`write_comparison` reads the cells of a plan and writes results/metrics.csv, results/table.md,
-results/study.png (and .svg) and results/report (the page, its pictures and tables). No torch, no
-tracker; heavy imports happen when something is drawn.
+`write_comparison` reads the cells of a plan and writes results/metrics.csv, results/table.md and
+results/study.png (and .svg), of the G x P grid results/grid.csv and results/grid.png (and .svg),
+and results/report (the page, its pictures and tables). No torch, no tracker; heavy imports happen
+when something is drawn.
 """
 
 from __future__ import annotations
@@ -12,12 +13,17 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
 
+from dynamicrubric.durable import naming
 from dynamicrubric.errors import UserError
+from dynamicrubric.grid import COEVOLVED
 from dynamicrubric.plan import Plan
 from dynamicrubric.report.build import Material, write_report
+from dynamicrubric.report.coevolution import CoEvolution, read_coevolution
 from dynamicrubric.report.differences import TABLES, Difference, corrected, paired_differences
 from dynamicrubric.report.faults import Fault, refuse
 from dynamicrubric.report.gather import gather
+from dynamicrubric.report.gridtable import write_grid_csv
+from dynamicrubric.report.heatmap import draw_grid, heat_map
 from dynamicrubric.report.outcomes import (
     Outcome,
     OutcomeTable,
@@ -29,6 +35,7 @@ from dynamicrubric.report.picture import draw_study
 from dynamicrubric.report.table import console, markdown
 
 __all__ = [
+    "CoEvolution",
     "Comparison",
     "Difference",
     "Fault",
@@ -39,13 +46,14 @@ __all__ = [
     "compare_arms",
     "console",
     "draw_study",
+    "heat_map",
     "markdown",
     "paired_differences",
     "write_comparison",
     "write_metrics_csv",
 ]
 
-FIRST_CHOICE: Final = "coevolved"
+FIRST_CHOICE: Final = COEVOLVED
 """The arm that the others are compared to, if the study has it; else the study's first arm."""
 
 
@@ -57,7 +65,8 @@ class Comparison:
         outcomes: every figure.
         differences: the first arm against each other one, p-values corrected over all of them.
         questions: the question of each arm.
-        files: metrics.csv, table.md, study.png, study.svg.
+        coevolution: the G x P grid, and P_1 -> P_2 under each generator.
+        files: metrics.csv, table.md, study.png, study.svg, grid.csv, grid.png, grid.svg.
         report: the folder of the page, its pictures and tables; None if nothing was written.
         faults: cells that are not in it; empty unless it is partial.
     """
@@ -65,6 +74,7 @@ class Comparison:
     outcomes: OutcomeTable
     differences: tuple[Difference, ...]
     questions: Mapping[str, str]
+    coevolution: CoEvolution
     files: tuple[Path, ...] = ()
     report: Path | None = None
     faults: tuple[Fault, ...] = ()
@@ -102,7 +112,8 @@ def compare_arms(
             for found in paired_differences(plan, root, arm=arm, metric=metric, without=without)
         ]
     )
-    return Comparison(outcomes, differences, dict(questions), faults=tuple(faults))
+    coevolution = read_coevolution(plan, root, partial=bool(faults), without=without)
+    return Comparison(outcomes, differences, dict(questions), coevolution, faults=tuple(faults))
 
 
 def write_comparison(
@@ -138,13 +149,29 @@ def write_comparison(
             remedy="run the study first",
         )
     found = compare_arms(plan, questions, root, gathered.faults)
-    figures, table = results / "metrics.csv", results / "table.md"
-    write_metrics_csv(found.outcomes, figures)
-    text = markdown(found.outcomes, found.differences, questions, found.mark)
-    table.write_text(text, encoding="utf-8")
-    png, svg = draw_study(found.outcomes, results / "study.png", found.mark)
+    files = _write_files(found, results)
     material = Material(
         found.outcomes, found.differences, found.questions, gathered, found.mark, sections
     )
     report = write_report(material, results)
-    return replace(found, files=(figures, table, png, svg), report=report)
+    return replace(found, files=files, report=report)
+
+
+def _write_files(found: Comparison, results: Path) -> tuple[Path, ...]:
+    """Write the tables and pictures beside the report; return their paths."""
+    figures, table = results / "metrics.csv", results / "table.md"
+    text = markdown(
+        found.outcomes, found.differences, found.questions, found.coevolution, found.mark
+    )
+    grid, picture, grid_map = (results / name for name in ("grid.csv", "study.png", "grid.png"))
+    with naming(figures):
+        write_metrics_csv(found.outcomes, figures)
+    with naming(table):
+        table.write_text(text, encoding="utf-8")
+    with naming(picture):
+        pictures = draw_study(found.outcomes, picture, found.mark)
+    with naming(grid):
+        write_grid_csv(found.coevolution.table, grid)
+    with naming(grid_map):
+        maps = draw_grid(found.coevolution.table, grid_map, found.mark)
+    return (figures, table, *pictures, grid, *maps)

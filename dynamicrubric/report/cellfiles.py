@@ -104,13 +104,7 @@ class CellFiles:
         Raises:
             UserError: the record does not name it, or its bytes are not those recorded.
         """
-        path = self.folder / artefact / name
-        facts = self.records.get(artefact, {"files": {}})["files"].get(name)
-        expected = "a file that its record names" if facts is None else str(facts["sha256"])
-        got = _sha256(path)
-        if facts is None or got != facts["sha256"]:
-            raise UserError(doing=f"reading {path}", got=got, expected=expected, remedy=REMEDY)
-        return path
+        return checked_file(self.folder / artefact / name, self.records.get(artefact))
 
     def round_metrics(self) -> dict[str, Measured]:
         """Return every round metric, checked, in the order of the fixed list.
@@ -133,8 +127,7 @@ class CellFiles:
         found["seconds"] = Measured(self.seconds, len(self.records), len(self.records))
         for name, measured in found.items():
             _check_measured(path, name, measured)
-        _check_gap(path, found, self.cell.recipe.responses_per_set)
-        _check_sets(path, found)
+        _check_identities(path, found, self.cell.recipe.responses_per_set)
         return found
 
     def training_steps(self) -> tuple[TrainingStep, ...]:
@@ -154,6 +147,38 @@ class CellFiles:
             if trained[role]
             for step in _read_log(self.file(role, TRAINING_LOG), role)
         )
+
+
+def checked_file(path: Path, record: Mapping[str, Any] | None) -> Path:
+    """Return an artefact's file after comparing it with the artefact's record, None: no record.
+
+    Raises:
+        UserError: the record does not name it, or its bytes are not those recorded.
+    """
+    facts = record["files"].get(path.name) if record else None
+    expected = "a file that its record names" if facts is None else str(facts["sha256"])
+    got = _sha256(path)
+    if facts is None or got != facts["sha256"]:
+        raise UserError(doing=f"reading {path}", got=got, expected=expected, remedy=REMEDY)
+    return path
+
+
+def check_rubric_figures(path: Path, found: Mapping[str, Measured], set_size: int) -> None:
+    """Check `SET_METRICS` that were measured together: names, bounds, counts and identities.
+
+    Args:
+        path: their file, for the message.
+        found: the figures by name.
+        set_size: K, responses a set.
+
+    Raises:
+        UserError: a figure is missing, unknown or impossible, or an identity does not hold.
+    """
+    if set(found) != set(SET_METRICS):
+        raise _fault(path, f"figures {sorted(found)}", f"{sorted(SET_METRICS)}")
+    for name, measured in found.items():
+        _check_measured(path, name, measured)
+    _check_identities(path, found, set_size)
 
 
 def find_artefacts(root: Path, cell: Cell) -> CellFiles | None:
@@ -233,6 +258,11 @@ def _check_measured(path: Path, name: str, measured: Measured) -> None:
         )
     if value is not None and not metric.admits(value):
         raise _fault(path, f"{name} = {value}", f"a number from {metric.low} to {metric.high}")
+
+
+def _check_identities(path: Path, found: Mapping[str, Measured], set_size: int) -> None:
+    _check_gap(path, found, set_size)
+    _check_sets(path, found)
 
 
 def _check_gap(path: Path, found: Mapping[str, Measured], set_size: int) -> None:

@@ -16,7 +16,8 @@ from dynamicrubric.metrics import ROUND_METRICS
 from dynamicrubric.report.curves import CURVES, CurvePoint, curve_of
 from dynamicrubric.report.differences import TABLES, Difference
 from dynamicrubric.report.evidence import capital
-from dynamicrubric.report.picture import COLOURS, DOTS_PER_INCH, MARKERS, spread
+from dynamicrubric.report.figures import DOTS_PER_INCH, MARK_COLOUR, STYLE, save_figure
+from dynamicrubric.report.picture import COLOURS, MARKERS, spread
 from dynamicrubric.report.text import visible
 from dynamicrubric.report.words import FINDINGS, FIRST_ARM
 
@@ -26,11 +27,11 @@ if TYPE_CHECKING:
 
 MAX_STRONG: Final = 7
 OTHERS_IN: Final = ("true_quality", "delta_gap")
-MARK_COLOUR: Final = "#B00020"
 REFERENCE_COLOUR: Final = "#666666"
 WIDTH: Final = 4.9
 LABEL_GAP: Final = 0.075
 BAND_ALPHA: Final = 0.11
+CHART_STYLE: Final = STYLE | {"font.size": 11, "axes.edgecolor": "#888888"}
 
 
 @dataclass(frozen=True)
@@ -101,16 +102,7 @@ def _style() -> Iterator[None]:
     # Imported here: matplotlib costs a second. `Figure` instead of pyplot: no global state.
     import matplotlib
 
-    settings: dict[Any, Any] = {
-        "font.family": ["DejaVu Sans"],
-        "font.size": 11,
-        "text.parse_math": False,
-        "svg.hashsalt": "dynamicrubric",
-        "axes.spines.top": False,
-        "axes.spines.right": False,
-        "axes.edgecolor": "#888888",
-    }
-    with matplotlib.rc_context(settings):
+    with matplotlib.rc_context(CHART_STYLE):
         yield
 
 
@@ -265,7 +257,5 @@ def _figure(
 
 
 def _save(figure: Figure, folder: Path, name: str, title: str, alt: str, note: str = "") -> Chart:
-    png, svg = folder / f"{name}.png", folder / f"{name}.svg"
-    figure.savefig(png, metadata={"Software": None})
-    figure.savefig(svg, metadata={"Date": None, "Creator": None})
+    png, svg = save_figure(figure, folder / f"{name}.png", CHART_STYLE)
     return Chart(name, title, f"{title}; {alt}", png, svg, note)

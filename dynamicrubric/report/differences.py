@@ -136,7 +136,7 @@ def paired_differences(
     paths: dict[str, dict[int, tuple[str, ...]]] = {}
     for (name, seed), keys in plan.paths.items():
         paths.setdefault(name, {})[seed] = keys
-    read = cache(lambda key: _arm_values(plan, root, key, metric))
+    read = cache(lambda key: arm_values(plan, root, key, metric))
     found = []
     for other in paths:
         if other == arm:
@@ -150,7 +150,7 @@ def paired_differences(
             }
             for name in (arm, other)
         ]
-        found.append(_compare(metric, (arm, values[0]), (other, values[1]), last))
+        found.append(compare_values(metric, (arm, values[0]), (other, values[1]), last))
     return tuple(found)
 
 
@@ -207,13 +207,23 @@ def pair(seed: int, first: PromptValues, second: PromptValues) -> SeedDifference
     return SeedDifference(seed, mean, error, len(gaps), len(first), by_prompt)
 
 
-def _compare(
+def compare_values(
     metric: str,
     first: tuple[str, Mapping[int, ArmValues]],
     second: tuple[str, Mapping[int, ArmValues]],
     round_number: int,
 ) -> Difference:
-    """Compare two arms over the seeds that both were run with."""
+    """Compare two arms over the seeds that both were run with.
+
+    Args:
+        metric: what is compared.
+        first: name and values by seed of the arm whose advantage is positive.
+        second: the same of the arm it is compared to.
+        round_number: the round that is compared.
+
+    Raises:
+        UserError: they were measured on different prompts.
+    """
     (arm, mine), (other, theirs) = first, second
     seeds = [seed for seed in mine if seed in theirs]
     by_seed = [pair(seed, mine[seed].by_prompt, theirs[seed].by_prompt) for seed in seeds]
@@ -267,7 +277,7 @@ def _count_rows(values: Mapping[int, ArmValues], seeds: Sequence[int]) -> tuple[
     return sum(row.n_scored for row in rows), sum(row.n_total for row in rows)
 
 
-def _arm_values(plan: Plan, root: Path, key: str, metric: str) -> ArmValues:
+def arm_values(plan: Plan, root: Path, key: str, metric: str) -> ArmValues:
     """Read a metric by prompt from the evaluation table of a cell, and check it with its figure."""
     # Imported here: `import dynamicrubric.cli` has to stay fast.
     import pyarrow.parquet as pq
@@ -281,11 +291,11 @@ def _arm_values(plan: Plan, root: Path, key: str, metric: str) -> ArmValues:
         for value in table.column(metric).to_pylist()
     ]
     figure = cell.round_metrics()[metric]
-    _check_figure(path, metric, mean_of(values), figure)
+    check_figure(path, metric, mean_of(values), figure)
     return ArmValues(prompt_means(zip(prompts, values, strict=True)), figure)
 
 
-def _check_figure(path: Path, metric: str, rows: Mean, figure: Measured) -> None:
+def check_figure(path: Path, metric: str, rows: Mean, figure: Measured) -> None:
     """Check that the rows compared here are those that the outcome table's figure is a mean of."""
     counts = (rows.n_scored, rows.n_total) == (figure.n_scored, figure.n_total)
     value = rows.value is figure.value is None or (

@@ -45,7 +45,7 @@ def evidence_grids(differences: Sequence[Difference]) -> list[Grid]:
             f"{capital(ROUND_METRICS[metric].label)} in {rounds_of(own)}, {arm} minus another "
             f"arm: {LEVEL:.0%} intervals",
             heads,
-            tuple((one.other, *_evidence(one)) for one in own),
+            tuple((one.other, *evidence(one)) for one in own),
         )
         for (arm, metric), own in _grouped(differences, lambda one: (one.arm, one.metric))
     ]
@@ -53,7 +53,7 @@ def evidence_grids(differences: Sequence[Difference]) -> list[Grid]:
         Grid(
             f"What they rest on, {arm} and the other arm",
             ("other arm", "metric", "seeds", "prompts", "rows", "other's rows"),
-            tuple((one.other, ROUND_METRICS[one.metric].label, *_counts(one)) for one in own),
+            tuple((one.other, ROUND_METRICS[one.metric].label, *counts(one)) for one in own),
         )
         for (arm,), own in _grouped(differences, lambda one: (one.arm,))
     ]
@@ -101,7 +101,8 @@ def _grouped(
     return list(groups.items())
 
 
-def _evidence(found: Difference) -> tuple[str, ...]:
+def evidence(found: Difference) -> tuple[str, ...]:
+    """Return interval, what it is over, p, corrected p and effect size as cells of a row."""
     says = found.estimate
     low, high = says.interval or (None, None)
     better = NOTHING if says.superiority is None else f"{says.superiority:.0%}"
@@ -115,7 +116,8 @@ def _evidence(found: Difference) -> tuple[str, ...]:
     )
 
 
-def _counts(found: Difference) -> tuple[str, ...]:
+def counts(found: Difference) -> tuple[str, ...]:
+    """Return seeds, paired prompts and both arms' scored rows as cells of a row."""
     rows = (f"{scored}/{total}" for scored, total in (found.rows, found.other_rows))
     return str(len(found.by_seed)), paired_prompts(found), *rows
 

@@ -8,9 +8,16 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from dynamicrubric.metrics import ROUND_METRICS
+from dynamicrubric.report.figures import (
+    CAPTION_COLOUR,
+    DOTS_PER_INCH,
+    MARK_COLOUR,
+    STYLE,
+    save_figure,
+)
 from dynamicrubric.report.outcomes import OutcomeTable
 from dynamicrubric.report.text import visible
 
@@ -22,7 +29,6 @@ PANELS: Final = ("true_quality", "delta_gap")
 COLOURS: Final = ("#D55E00", "#0072B2", "#009E73", "#CC79A7", "#56B4E9", "#E69F00", "#000000")
 MARKERS: Final = ("o", "s", "^", "D", "v", "P", "X")
 WIDTH_INCHES: Final = 12.0
-DOTS_PER_INCH: Final = 150
 LABEL_GAP: Final = 0.062
 """Smallest distance between two labels, as a share of the panel's height."""
 
@@ -43,26 +49,14 @@ def draw_study(table: OutcomeTable, path: Path, mark: str = "") -> tuple[Path, P
     import matplotlib
     from matplotlib.figure import Figure
 
-    svg = path.with_suffix(".svg")
-    path.parent.mkdir(parents=True, exist_ok=True)
-    settings: dict[Any, Any] = {
-        "font.family": ["DejaVu Sans"],  # comes with matplotlib, so every machine draws the same
-        "font.size": 12,
-        "text.parse_math": False,  # a dollar sign in a name is a dollar sign
-        "svg.hashsalt": "dynamicrubric",  # equal figures give equal files
-        "axes.spines.top": False,
-        "axes.spines.right": False,
-    }
-    with matplotlib.rc_context(settings):
+    with matplotlib.rc_context(STYLE):
         figure = Figure(figsize=(WIDTH_INCHES, 5.4), dpi=DOTS_PER_INCH, layout="constrained")
         for axes, metric in zip(figure.subplots(1, len(PANELS)), PANELS, strict=True):
             _draw_panel(axes, table, metric)
         caption = "; ".join(filter(None, (mark, _caption(table))))
-        colour = "#B00020" if mark else "#444444"
+        colour = MARK_COLOUR if mark else CAPTION_COLOUR
         figure.suptitle(caption, fontsize=11, color=colour, x=0.01, ha="left")
-        figure.savefig(path, metadata={"Software": None})
-        figure.savefig(svg, metadata={"Date": None, "Creator": None})
-    return path, svg
+    return save_figure(figure, path)
 
 
 def spread(places: Sequence[float], gap: float) -> list[float]:
@@ -90,13 +84,12 @@ def _draw_panel(axes: Axes, table: OutcomeTable, metric: str) -> None:
     ends: list[tuple[float, int]] = []
     for number, arm in reversed(list(enumerate(table.arms))):  # the first arm ends up on top
         colour, marker = COLOURS[number % len(COLOURS)], MARKERS[number % len(MARKERS)]
-        if len(table.seeds) > 1:
-            for seed in table.seeds:
+        rounds = range(table.last_round_of(arm) + 1)
+        if len(table.seeds_of(arm)) > 1:
+            for seed in table.seeds_of(arm):
                 values = table.path(arm, seed, metric)
                 axes.plot(_gaps(values), color=colour, linewidth=0.9, alpha=0.45)
-        means = [
-            table.mean(arm, round_number, metric) for round_number in range(table.last_round + 1)
-        ]
+        means = [table.mean(arm, number, metric) for number in rounds]
         axes.plot(_gaps(means), color=colour, marker=marker, linewidth=2.4, markersize=6.5)
         known = [value for value in means if value is not None]
         if known:
@@ -130,7 +123,7 @@ def _label_ends(axes: Axes, table: OutcomeTable, ends: Sequence[tuple[float, int
         colour = COLOURS[number % len(COLOURS)]
         axes.annotate(
             f"{visible(table.arms[number])}  {value:.3f}",
-            xy=(table.last_round, value),
+            xy=(table.last_round_of(table.arms[number]), value),
             xytext=(1.05, place),
             textcoords="axes fraction",
             va="center",
@@ -142,9 +135,10 @@ def _label_ends(axes: Axes, table: OutcomeTable, ends: Sequence[tuple[float, int
 
 
 def _caption(table: OutcomeTable) -> str:
-    if len(table.seeds) == 1:
+    span = seed_span(table)
+    if span == "1":
         return "1 seed"
-    return f"{seed_span(table)} seeds: thin lines; thick: their mean"
+    return f"{span} seeds: thin lines; thick: their mean"
 
 
 def seed_span(table: OutcomeTable) -> str:

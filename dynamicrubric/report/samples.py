@@ -27,11 +27,13 @@ def rubric_samples(files: CellFiles) -> str:
     }
     valid = [row for row in rubrics if row["valid"] and row["delta_gap"] is not None]
     valid.sort(key=lambda row: (-float(row["delta_gap"]), str(row["rubric_id"])))
-    invalid = [row for row in rubrics if not row["valid"]]
+    invalid = [row for row in rubrics if row["valid"] is False]
     lowest = valid[NUM_EACH:][-NUM_EACH:]
     parts = [f"# Rubrics of {markdown_inline(files.cell.key)}"]
     parts += _section("Widest gap", valid[:NUM_EACH], prompts)
     parts += _section("Lowest gap", lowest[::-1], prompts)
+    if all(row["valid"] is None for row in rubrics):
+        parts.append("The evaluator of this arm writes no rubrics.")
     parts += _section(f"Invalid ({len(invalid)} of {len(rubrics)})", invalid[:NUM_EACH], prompts)
     return "\n\n".join(parts) + "\n"
 

@@ -6,6 +6,12 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Final
 
 from dynamicrubric.metrics import ROUND_METRICS
+from dynamicrubric.planview import ranges
+from dynamicrubric.report.coevolution import (
+    CoEvolution,
+    coevolution_grids,
+    coevolution_notes,
+)
 from dynamicrubric.report.differences import Difference
 from dynamicrubric.report.evidence import (
     Grid,
@@ -47,7 +53,7 @@ def shown_rounds(last_round: int) -> list[int]:
 
 def grids(table: OutcomeTable, differences: Sequence[Difference]) -> list[Grid]:
     """Return every table of the comparison, as text."""
-    seeds = "1 seed" if len(table.seeds) == 1 else f"mean of {seed_span(table)} seeds"
+    seeds = "1 seed" if (span := seed_span(table)) == "1" else f"mean of {span} seeds"
     found = [
         _round_grid(table, metric, f"{capital(_label(metric))} by round, {seeds}")
         for metric in BY_ROUND
@@ -71,29 +77,52 @@ def footnotes(
         meaning = ROUND_METRICS[metric].meaning
         lines.append((_label(metric), f"{meaning} ({_counts(table, metric)})"))
     lines += [(f"{arm}, not all scored", text) for arm, text in _unscored(table)]
+    lines += _unlike(table)
     if len(table.seeds) == 1:
         lines.append(("1 seed", "differences say nothing about what another seed would give"))
     return [*lines, ("seconds", SHARED_SECONDS), *evidence_notes(differences)]
+
+
+def _unlike(table: OutcomeTable) -> list[tuple[str, str]]:
+    """Say which seeds and rounds each arm has, where arms differ in them."""
+    runs: dict[tuple[tuple[int, ...], int], list[str]] = {}
+    for arm in table.arms:
+        runs.setdefault((table.seeds_of(arm), table.last_round_of(arm)), []).append(arm)
+    if len(runs) == 1:
+        return []
+    return [
+        (
+            ", ".join(arms),
+            f"n = {_count(len(seeds), 'seed')} ({ranges(seeds)}), {_count(rounds, 'round')}",
+        )
+        for (seeds, rounds), arms in runs.items()
+    ]
+
+
+def _count(number: int, noun: str) -> str:
+    return f"{number} {noun}{'s' * (number != 1)}"
 
 
 def markdown(
     table: OutcomeTable,
     differences: Sequence[Difference],
     questions: Mapping[str, str],
+    coevolution: CoEvolution | None = None,
     mark: str = "",
 ) -> str:
     """Return results/table.md; `mark` is what has to be said of it before all else."""
-    parts = [_markdown_grid(grid) for grid in grids(table, differences)]
-    notes = [
-        f"- **{markdown_inline(name)}**: {markdown_inline(text)}"
-        for name, text in footnotes(table, differences, questions)
-    ]
+    shown, lines = _contents(table, differences, questions, coevolution)
+    parts = [_markdown_grid(grid) for grid in shown]
+    notes = [f"- **{markdown_inline(name)}**: {markdown_inline(text)}" for name, text in lines]
     head = ["# Comparison", *([f"**{markdown_inline(mark)}**"] if mark else [])]
     return "\n\n".join([*head, *parts, "\n".join(notes)]) + "\n"
 
 
 def console(
-    table: OutcomeTable, differences: Sequence[Difference], questions: Mapping[str, str]
+    table: OutcomeTable,
+    differences: Sequence[Difference],
+    questions: Mapping[str, str],
+    coevolution: CoEvolution | None = None,
 ) -> Group:
     """Return what `rich.console.Console.print` shows; content is never read as markup."""
     # Imported here: a report on disk needs no console.
@@ -102,16 +131,30 @@ def console(
     from rich.text import Text
 
     parts: list[Table | Text] = []
-    for grid in grids(table, differences):
+    contents, notes = _contents(table, differences, questions, coevolution)
+    for grid in contents:
         shown = Table(title=Text(grid.title), title_justify="left", pad_edge=False)
         for number, head in enumerate(grid.heads):
             shown.add_column(Text(head), justify="right" if number else "left", no_wrap=not number)
         for row in grid.rows:
             shown.add_row(*(Text(cell) for cell in row))
         parts.append(shown)
-    notes = footnotes(table, differences, questions)
     parts.append(Text("\n".join(f"{name}: {text}" for name, text in notes)))
     return Group(*parts)
+
+
+def _contents(
+    table: OutcomeTable,
+    differences: Sequence[Difference],
+    questions: Mapping[str, str],
+    coevolution: CoEvolution | None,
+) -> tuple[list[Grid], list[tuple[str, str]]]:
+    """Return all tables and the lines under them."""
+    shown, notes = grids(table, differences), footnotes(table, differences, questions)
+    if coevolution is not None:
+        shown += coevolution_grids(coevolution)
+        notes += coevolution_notes(coevolution)
+    return shown, notes
 
 
 def _round_grid(table: OutcomeTable, metric: str, title: str) -> Grid:

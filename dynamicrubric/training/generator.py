@@ -74,6 +74,7 @@ class GeneratorRollout(Rollout):
         max_invalid_rate: share of invalid rubrics in a step above which training stops.
         max_unscored_rate: share of unscored verdicts, on responses and anchors, likewise.
         seed_name: words that name this training's draws (run seed, round, step name).
+        equal_weights: whether every item counts the same, whatever weight the rubric gives it.
     """
 
     sets: Mapping[str, ResponseSet]
@@ -86,6 +87,7 @@ class GeneratorRollout(Rollout):
     max_invalid_rate: float
     max_unscored_rate: float
     seed_name: tuple[str | int, ...]
+    equal_weights: bool = False
 
     def __call__(
         self, groups: Sequence[RowGroup], engine: TransformersEngine, step: int
@@ -135,6 +137,7 @@ class GeneratorRollout(Rollout):
             min_items=self.min_items,
             max_items=self.max_items,
             verifier=self.verifier,
+            equal_weights=self.equal_weights,
         )
         seed = derive_seed(*self.seed_name, step, rows.prompt_id, "judge")
         judged = judge_responses(rubric, rows.responses, self.verifier, seed)

@@ -29,6 +29,7 @@ from dynamicrubric.engines.tokenizer import FrameTokenizer
 from dynamicrubric.engines.transformers import TransformersEngine
 from dynamicrubric.rewards import zero_std_rate
 from dynamicrubric.training.console import quiet_libraries, without_printer
+from dynamicrubric.training.logprobs import completions_only
 from dynamicrubric.training.rollout import Rollout, RolloutBatch
 from dynamicrubric.training.rows import row_order, whole_groups
 from dynamicrubric.training.steplog import LogCallback, StepLog, check_weights
@@ -110,7 +111,8 @@ def train_grpo(
     log.keep_until(start)
     if checkpoint:
         print(f"resuming at step {start} of {settings.steps} from {checkpoint.name}", flush=True)
-    trainer.train(resume_from_checkpoint=str(checkpoint) if checkpoint else None)
+    with completions_only():
+        trainer.train(resume_from_checkpoint=str(checkpoint) if checkpoint else None)
     model = trainer.accelerator.unwrap_model(trainer.model)
     check_weights(settings.steps, model)
     model.save_pretrained(str(out_dir))

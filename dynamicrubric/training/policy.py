@@ -47,6 +47,7 @@ class PolicyRollout(Rollout):
         max_unscored_rate: share of unscored verdicts likewise.
         seed_name: words that name this training's draws (run seed, round, step name).
         cell_hash: the cell's training hash, for lineage.
+        equal_weights: whether every item counts the same, whatever weight the rubric gives it.
     """
 
     prompts: Mapping[str, str]
@@ -59,21 +60,15 @@ class PolicyRollout(Rollout):
     max_unscored_rate: float
     seed_name: tuple[str | int, ...]
     cell_hash: str
+    equal_weights: bool = False
 
     def __call__(
         self, groups: Sequence[RowGroup], engine: TransformersEngine, step: int
     ) -> RolloutBatch:
         """Sample each prompt's group and score it as one response set."""
-        requests = [
-            GenerateRequest(
-                policy_prompt(engine.tokenizer, self.prompts[key]),
-                derive_seed(*self.seed_name, step, key, sample),
-            )
-            for key, size in groups
-            for sample in range(size)
-        ]
+        requests = policy_requests(groups, engine, self.prompts, (*self.seed_name, step))
         responses = engine.generate(requests, self.sampling)
-        sets = _response_sets(groups, responses, self.prompts)
+        sets = response_sets(groups, responses, self.prompts)
         seeds = [derive_seed(*self.seed_name, step, s.prompt_id, "rubric") for s in sets]
         rubric_texts = self.writer.write(sets, seeds)
         judged = [
@@ -83,6 +78,7 @@ class PolicyRollout(Rollout):
                     min_items=self.min_items,
                     max_items=self.max_items,
                     verifier=self.verifier,
+                    equal_weights=self.equal_weights,
                 ),
                 response_set.responses,
                 self.verifier,
@@ -150,11 +146,28 @@ def reward_of(score: Score, finish_reason: FinishReason) -> float | None:
     return score.value if finish_reason == "stop" else 0.0
 
 
-def _response_sets(
+def policy_requests(
+    groups: Sequence[RowGroup],
+    engine: TransformersEngine,
+    prompts: Mapping[str, str],
+    seed_name: tuple[str | int, ...],
+) -> list[GenerateRequest]:
+    """Return the requests of a step's responses, each with a seed of its own."""
+    return [
+        GenerateRequest(
+            policy_prompt(engine.tokenizer, prompts[key]), derive_seed(*seed_name, key, sample)
+        )
+        for key, size in groups
+        for sample in range(size)
+    ]
+
+
+def response_sets(
     groups: Sequence[RowGroup],
     responses: Sequence[Generation],
     prompts: Mapping[str, str],
 ) -> list[ResponseSet]:
+    """Return a step's responses as one set a group."""
     sets, start = [], 0
     for key, size in groups:
         texts = tuple(response.text for response in responses[start : start + size])

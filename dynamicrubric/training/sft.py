@@ -20,6 +20,7 @@ from transformers import (
 from trl import SFTConfig, SFTTrainer
 
 from dynamicrubric.config import BackboneConfig, SupervisedConfig
+from dynamicrubric.durable import sync
 from dynamicrubric.engines.tokenizer import FrameTokenizer
 from dynamicrubric.prompts.frames import generator_prompt, policy_prompt
 from dynamicrubric.training.console import progress_line, quiet_libraries, without_printer
@@ -130,6 +131,7 @@ def train_supervised(
     without_printer(trainer)
     trainer.train()
     check_weights(settings.steps, model)
+    sync(log)
     model.save_pretrained(str(out_dir))
     tokenizer.hf.save_pretrained(str(out_dir))
     (out_dir / "training_log.jsonl").write_bytes(log.read_bytes())

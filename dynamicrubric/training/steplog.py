@@ -35,6 +35,7 @@ _TRL_METRICS: Final[dict[str, str]] = {
     "rewards/r_disc/mean": "r_disc",
     "rewards/r_anchor/mean": "r_anchor",
     "rewards/score/mean": "score",
+    "rewards/true_quality/mean": "true_quality",
 }
 
 

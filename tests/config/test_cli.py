@@ -16,6 +16,7 @@ import pytest
 
 from dynamicrubric.boundary import run_with_boundary, sentence_for
 from dynamicrubric.errors import InstrumentError, UserError
+from dynamicrubric.yamlio import dump_yaml
 
 ROOT = Path(__file__).resolve().parents[2]
 HEAVY = ("torch", "transformers", "trl", "datasets", "pandas", "prefect", "mlflow", "dvc")
@@ -119,6 +120,22 @@ def test_cli_plan_writes_the_cells_once(project: Path) -> None:
     assert done.stdout.startswith("Wrote cells.yaml\n11 cells")
     again = dynamicrubric("plan", cwd=project)
     assert again.stdout.startswith("Unchanged: cells.yaml")
+    rows = [line.split() for line in done.stdout.splitlines()]
+    assert ["stale", "1", "=", "coevolved", "=", "coevolved", "s1-r2", "s1-r3"] in rows
+    assert "0 of 11 cells are trained." in done.stdout
+    assert "no earlier run in this folder" in done.stdout
+
+
+def test_cli_plan_draws_the_lattice(project: Path) -> None:
+    done = dynamicrubric("plan", "--graph", "lattice.svg", cwd=project)
+    assert done.returncode == 0
+    assert "Drew lattice.svg" in done.stdout
+    text = (project / "lattice.svg").read_text(encoding="utf-8")
+    assert text.rstrip().endswith("</svg>")
+    refused = dynamicrubric("plan", "--graph", "lattice.txt", cwd=project)
+    assert refused.returncode == 2
+    assert "lattice.txt" in refused.stderr
+    assert ".svg or .png or .pdf" in refused.stderr
 
 
 def test_cli_plan_check_of_an_older_plan_exits_one_and_leaves_it(project: Path) -> None:
@@ -247,6 +264,16 @@ def test_boundary_real_full_device_is_a_sentence(capsys: pytest.CaptureFixture[s
 
     assert run_with_boundary(fill) == 2
     assert "disk is full" in capsys.readouterr().err
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs /dev/full")
+def test_boundary_full_disk_names_the_file_that_was_written(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / ".cells.yaml.tmp").symlink_to("/dev/full")
+
+    assert run_with_boundary(lambda: dump_yaml({"a": 1}, tmp_path / "cells.yaml")) == 2
+    assert f"{tmp_path / 'cells.yaml'}: the disk is full" in capsys.readouterr().err
 
 
 def test_cli_plan_without_permission_is_a_sentence(project: Path) -> None:

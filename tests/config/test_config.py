@@ -16,6 +16,7 @@ ROOT = Path(__file__).resolve().parents[2]
 STUDY = Path(__file__).parent / "study.yaml"
 BASE = load_yaml(STUDY)
 DELETE = object()
+ARM: dict[str, Any] = {"question": "What is this arm for?"}
 
 
 @pytest.fixture
@@ -124,15 +125,72 @@ def load_text(tmp_path: Path, text: str) -> Config:
             ["study.arms.stale: policy.prompts_per_step is 193", "at most 192"],
         ),
         # names of kinds
-        ("recipe.evaluator", "dynamo", ["recipe.evaluator = 'dynamo'", "'dynamic' or 'static'"]),
+        ("recipe.evaluator", "dynamo", ["recipe.evaluator = 'dynamo'", "'dynamic', 'static', "]),
         (
             "study.arms.static.evaluator",
             "gpt",
-            ["study.arms.static", "evaluator = 'gpt'", "'dynamic' or 'static'"],
+            ["study.arms.static", "evaluator = 'gpt'", "'dynamic', 'static', "],
         ),
         ("recipe.generator.update", "always", ["update = 'always'", "'none', 'once', 'stale'"]),
         ("study.arms.static.generator.update", "fresh", ["study.arms.static", "'upfront'"]),
-        ("recipe.generator.update", "upfront", ["'upfront' is for evaluator 'static'"]),
+        ("recipe.generator.update", "upfront", ["update is 'upfront'", "'fresh' or 'reverted'"]),
+        (
+            "study.arms.static.evaluator",
+            "oracle",
+            ["study.arms.static", "'upfront' with evaluator 'oracle'", "can be 'none'"],
+        ),
+        (
+            "study.arms.static.evaluator",
+            "rule_based",
+            ["study.arms.static", "with evaluator 'rule_based'", "it has no generator"],
+        ),
+        (
+            "study.arms.frozen",
+            ARM | {"evaluator": "oracle", "generator": {"update": "none"}, "weights": "equal"},
+            ["study.arms.frozen", "weights is 'equal' with evaluator 'oracle'"],
+        ),
+        (
+            "study.arms.frozen.anchor_swap_rate",
+            0.3,
+            ["study.arms.frozen", "anchor_swap_rate is 0.3", "no training reads the anchors"],
+        ),
+        ("recipe.anchor_swap_rate", 1.2, ["recipe.anchor_swap_rate = 1.2", "or equal to 1"]),
+        ("recipe.weights", "none", ["recipe.weights = 'none'", "'written' or 'equal'"]),
+        ("recipe.weights", DELETE, ["no key recipe.weights"]),
+        (
+            "study.arms.frozen",
+            ARM
+            | {
+                "evaluator": "rule_based",
+                "generator": {"update": "none"},
+                "min_rubric_items": 6,
+                "max_rubric_items": 8,
+            },
+            ["study.arms.frozen: min_rubric_items is 6", "'rule_based' has 5 items"],
+        ),
+        # what is run
+        ("study.run", "grid", ["run is 'grid', which is no group", "the groups are none"]),
+        ("study.run", "stale", ["run is 'stale'", "it is an arm: a list takes arms"]),
+        ("study.run", [], ["study.run", "the name of a group, or a list of arms"]),
+        ("study.run", 5, ["study.run", "the name of a group, or a list of arms"]),
+        ("study.run", ["stale", "sttic"], ["run names the arm 'sttic'", "frozen, static"]),
+        ("study.run", ["stale", "stale"], ["run names the arm 'stale' more than once"]),
+        ("study.run", [{"arms": ["stale"], "seed": 1}], ["run: entry 1: unknown key seed = 1"]),
+        ("study.run", [{"arms": ["stale"], "seeds": [2, 2]}], ["entry 1", "2 more than once"]),
+        ("study.groups", {"few": []}, ["study.groups.few = []", "at least 1 item"]),
+        ("study.groups", {"few": [{"arms": ["no"]}]}, ["groups.few names the arm 'no'"]),
+        (
+            "study.groups",
+            {"few": [{"arms": ["stale"]}, {"arms": ["stale"], "seeds": [3]}]},
+            ["groups.few names the arm 'stale' more than once"],
+        ),
+        (
+            "study.groups",
+            {"few": [{"arms": ["stale"], "seeds": [4, 4]}]},
+            ["study.groups.few.0", "seeds lists 4 more than once"],
+        ),
+        ("study.groups", {"few": [{"arms": ["stale"], "rounds": 0}]}, ["few.0.rounds = 0"]),
+        ("study.groups", {"a b": [{"arms": ["stale"]}]}, ["'a b'", "study.groups"]),
         ("world.name", "letters", ["world.name = 'letters'", "'postcards'"]),
         # duplicate arms
         ("study.arms.stale.generator.update", "fresh", ["study.arms.stale", "'coevolved'"]),
@@ -273,11 +331,34 @@ def test_config_mapping_that_holds_itself_is_refused(tmp_path: Path, study_text:
         load_text(tmp_path, looped)
 
 
-def test_config_several_problems_are_counted(tmp_path: Path, document: dict[str, Any]) -> None:
+def test_config_several_problems_are_all_named_a_line_each(
+    tmp_path: Path, document: dict[str, Any]
+) -> None:
     document["study"]["rounds"] = 0
     document["runtime"]["slots"] = 0
-    with pytest.raises(UserError, match=r"study\.rounds = 0 \(and 1 more problem\)"):
+    document["recipe"]["evaluatr"] = document["recipe"].pop("evaluator")
+    with pytest.raises(UserError) as refused:
         load(tmp_path, document)
+    lines = str(refused.value).splitlines()
+    assert lines[0].endswith("several problems:")
+    assert lines[1].startswith("  unknown key recipe.evaluatr = 'dynamic'; expected one of ")
+    assert lines[1].endswith("(did you mean evaluator?)")
+    assert sorted(lines[2:4]) == [
+        "  runtime.slots = 0; expected greater than or equal to 1",
+        "  study.rounds = 0; expected greater than or equal to 1",
+    ]
+    assert lines[4:] == ["Change what is named; profiles/ holds complete examples."]
+
+
+def test_config_very_many_problems_are_named_up_to_ten(
+    tmp_path: Path, document: dict[str, Any]
+) -> None:
+    document["recipe"]["policy"] = dict.fromkeys((f"k{n}" for n in range(15)), 1)
+    with pytest.raises(UserError) as refused:
+        load(tmp_path, document)
+    lines = str(refused.value).splitlines()
+    assert len(lines) == 13
+    assert lines[11].endswith(" more")
 
 
 def test_config_step_may_take_every_training_prompt(document: dict[str, Any]) -> None:
@@ -322,5 +403,39 @@ def test_config_postcards_profile_is_the_default_study(params_text: str) -> None
 
 def test_default_study_has_the_four_arms_three_rounds_and_one_seed() -> None:
     study = load_config(ROOT / "params.yaml").study
-    assert set(study.arms) == {"static", "frozen", "stale", "coevolved"}
-    assert (study.rounds, study.seeds) == (3, (1,))
+    assert study.run == "default"
+    assert [run.arm for run in study.runs] == ["coevolved", "stale", "frozen", "static"]
+    assert {(run.rounds, run.seeds) for run in study.runs} == {(3, (1,))}
+
+
+def test_default_studys_groups_are_those_of_the_study() -> None:
+    config = load_config(ROOT / "params.yaml")
+    seeds = {arm: one.seeds for one in config.study.groups["study"] for arm in one.arms}
+    assert seeds.keys() == config.study.arms.keys()
+    five = {"coevolved", "once", "stale", "frozen", "static", "disc_only", "anchor_only"}
+    assert {arm for arm, own in seeds.items() if own == (1, 2, 3, 4, 5)} == five
+    assert {seeds[arm] for arm in seeds.keys() - five} == {(1, 2, 3)}
+    (long,), (grid,) = config.study.groups["long"], config.study.groups["grid"]
+    assert (set(long.arms), long.seeds, long.rounds) == (
+        {"coevolved", "stale", "once"},
+        (1, 2, 3),
+        6,
+    )
+    assert (set(grid.arms), grid.rounds) == ({"coevolved", "once", "stale", "reverted"}, 2)
+
+
+def test_config_without_run_runs_every_arm_with_the_studys_seeds(document: dict[str, Any]) -> None:
+    study = Config.model_validate(document).study
+    assert [(run.arm, run.seeds, run.rounds) for run in study.runs] == [
+        (arm, (1,), 3) for arm in document["study"]["arms"]
+    ]
+
+
+def test_config_run_takes_arms_with_seeds_and_rounds_of_their_own(document: dict[str, Any]) -> None:
+    document["study"]["run"] = ["static", {"arms": ["stale"], "seeds": [4, 2], "rounds": 5}]
+    runs = Config.model_validate(document).study.runs
+    # In the order of study.arms, whatever the order asked in.
+    assert [(run.arm, run.seeds, run.rounds) for run in runs] == [
+        ("stale", (4, 2), 5),
+        ("static", (1,), 3),
+    ]

@@ -144,6 +144,92 @@ def test_plan_update_kind_decides_whose_responses_the_generator_trains_on(
     assert [step.responses if step else None for step in training] == sources
 
 
+def test_plan_reverted_arm_shares_round_one_and_then_starts_from_the_untrained_generator(
+    document: dict[str, Any],
+) -> None:
+    plan = plan_of(study(document, {"coevolved": "fresh", "reverted": "reverted"}))
+    first, second = plan.paths[("reverted", 1)][1:3]
+    assert first == "coevolved-s1-r1"
+    assert plan.cell(first).generator_dir == "data/warm/generator"
+    cell = plan.cell(second)
+    assert (cell.prev, cell.generator_dir) == ("data/runs/coevolved-s1-r1", "data/warm/generator")
+    assert cell.recipe.generator_training is None
+    # Beside it, an arm that keeps its trained generator goes on from that.
+    kept = plan_of(study(document, {"once": "once"})).cell("once-s1-r2")
+    assert kept.generator_dir == "data/runs/once-s1-r1/generator"
+    assert kept.recipe != cell.recipe
+
+
+def test_plan_settings_that_came_later_are_in_no_recipe_at_their_default(
+    document: dict[str, Any],
+) -> None:
+    later = {"weights", "anchor_swap_rate", "generator_from"}
+    document["study"]["arms"] |= {
+        "plain": {"question": "Do weights add anything?", "weights": "equal"},
+        "noisy": {"question": "Does label noise hurt?", "anchor_swap_rate": 0.3},
+    }
+    recipes = {
+        key: json.dumps(entry["recipe"]) for key, entry in entries(plan_of(document)).items()
+    }
+    found = {key: {name for name in later if f'"{name}"' in text} for key, text in recipes.items()}
+    assert found["plain-s1-r0"] == found["plain-s1-r1"] == {"weights"}
+    assert found["noisy-s1-r1"] == {"anchor_swap_rate"}
+    assert {key for key, names in found.items() if names} == {
+        *(f"plain-s1-r{number}" for number in range(4)),
+        *(f"noisy-s1-r{number}" for number in range(1, 4)),
+    }
+
+
+def test_plan_name_and_id_of_a_cell_do_not_depend_on_which_arms_are_run(
+    document: dict[str, Any],
+) -> None:
+    whole = plan_of(document)
+    document["study"]["run"] = ["stale"]
+    alone = plan_of(document)
+    # Round 1 is named after coevolved, which is not run.
+    assert alone.paths == {("stale", 1): whole.paths[("stale", 1)]}
+    assert entries(alone).items() <= entries(whole).items()
+    assert set(plan_document(alone)["arms"]) == {"stale"}
+
+
+def test_plan_arms_of_other_rounds_and_seeds_share_the_cells_they_have_in_common(
+    document: dict[str, Any],
+) -> None:
+    whole = plan_of(document)
+    document["study"]["run"] = [
+        {"arms": ["coevolved"], "rounds": 6},
+        {"arms": ["stale"], "seeds": [1, 2], "rounds": 2},
+        "static",
+    ]
+    mixed = plan_of(document)
+    assert {place: len(keys) - 1 for place, keys in mixed.paths.items()} == {
+        ("coevolved", 1): 6, ("stale", 1): 2, ("stale", 2): 2, ("static", 1): 3,
+    }  # fmt: skip
+    assert mixed.paths[("coevolved", 1)][:4] == whole.paths[("coevolved", 1)]
+    assert mixed.paths[("stale", 1)][1] == "coevolved-s1-r1"
+    before, after = entries(whole), entries(mixed)
+    assert [key for key in before.keys() & after.keys() if before[key] != after[key]] == []
+    # 6 + 2 + 2 + 3 rounds, less round 1 of seed 1 that coevolved and stale share.
+    assert (mixed.num_arm_rounds, len(mixed.cells)) == (13, 12)
+
+
+def test_plan_upfront_training_is_that_of_the_arms_own_rounds(document: dict[str, Any]) -> None:
+    document["study"]["run"] = [{"arms": ["static"], "rounds": 5}, "frozen"]
+    training = plan_of(document).cell("static-s1-r1").recipe.generator_training
+    assert training is not None
+    assert training.steps == 61 + 4 * 60
+
+
+def test_plan_of_the_whole_study_shares_first_rounds() -> None:
+    config = Config.model_validate(load_yaml(ROOT / "params.yaml") | {})
+    chosen = config.model_copy(update={"study": config.study.model_copy(update={"run": "study"})})
+    plan = expand(chosen)
+    # 7 arms x 5 seeds and 10 x 3, each 3 rounds; round 1 of coevolved is also that of once, stale
+    # (5 seeds) and reverted (3).
+    assert plan.num_arm_rounds == (7 * 5 + 10 * 3) * 3
+    assert len(plan.cells) == plan.num_arm_rounds - (2 * 5 + 3)
+
+
 def test_plan_static_arm_gets_all_rounds_steps_in_its_first(document: dict[str, Any]) -> None:
     plan = plan_of(document)
     first, *later = (plan.cell(key).recipe for key in plan.paths[("static", 1)][1:])
@@ -265,7 +351,7 @@ def test_plan_changed_world_changes_every_id_and_no_entry_but_the_id(
     document: dict[str, Any],
 ) -> None:
     before = plan_of(document)
-    set_key("world.anchor_swap_rate", 0.1)(document)
+    set_key("world.num_anchors", 5)(document)
     after = plan_of(document)
     assert {cell.id for cell in before.cells.values()}.isdisjoint(
         cell.id for cell in after.cells.values()
@@ -360,6 +446,21 @@ def test_load_plan_edited_by_hand_is_refused(document: dict[str, Any], tmp_path:
     path.write_text(path.read_text().replace("steps: 60", "steps: 61", 1), encoding="utf-8")
     with pytest.raises(UserError, match=r"cells\.yaml.*dynamicrubric plan"):
         load_plan(config, path)
+
+
+def test_write_plan_finds_what_it_wrote_however_the_file_is_laid_out(
+    document: dict[str, Any], tmp_path: Path
+) -> None:
+    plan, path = plan_of(document), tmp_path / "cells.yaml"
+    write_plan(plan, path)
+    text = path.read_text(encoding="utf-8")
+    path.write_text("".join(text.splitlines(keepends=True)[3:]), encoding="utf-8")
+    assert is_written(plan, path)  # without its header, as an older version wrote it
+    path.write_text(text.replace("steps: 61", "steps: 62", 1), encoding="utf-8")
+    assert not is_written(plan, path)  # the header is right, the text is not
+    document["study"]["seeds"] = [2]
+    path.write_text(text, encoding="utf-8")
+    assert not is_written(plan_of(document), path)
 
 
 def test_stage_structure_is_the_same_after_a_change_of_values(document: dict[str, Any]) -> None:

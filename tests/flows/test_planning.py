@@ -10,13 +10,14 @@ from typing import Any
 
 import pytest
 
-from dynamicrubric.config import load_config
+from dynamicrubric.config import ArmRun, load_config
 from dynamicrubric.errors import UserError
 from dynamicrubric.plan import expand, write_plan
 from dynamicrubric.yamlio import dump_yaml, load_yaml
-from flows.planning import check_dvc_lock, plan_stage, settle_plan
+from flows.planning import Choice, check_dvc_lock, lay_choice, plan_stage, settle_plan, work_left
 from tasks.study import Study
 
+ROOT = Path(__file__).resolve().parents[2]
 PARAMS = Path(__file__).with_name("params.yaml")
 
 
@@ -58,10 +59,13 @@ def test_dvc_sees_a_bumped_version(project: Any, name: str) -> None:
     stage = "compare" if name == "COMPARE_VERSION" else "plan"
     (project.root / "data/runs").mkdir(parents=True)
     (project.root / "results").mkdir()
-    for file in ("table.md", "study.png", "study.svg", "metrics.csv"):
-        (project.root / "results" / file).write_text(file)
-    (project.root / "results" / "report").mkdir()
-    (project.root / "results" / "report" / "index.html").write_text("page")
+    outs = load_yaml(ROOT / "dvc.yaml")["stages"]["compare"]["outs"]
+    names = [out if isinstance(out, str) else next(iter(out)) for out in outs]
+    for name_of_out in names:
+        out = project.root / name_of_out
+        file = out if out.suffix else out / "index.html"  # the report is a folder
+        file.parent.mkdir(exist_ok=True)
+        file.write_text(file.name)
     dvc = (sys.executable, "-m", "dvc")
     project.run(*dvc, "commit", "--force", stage)
     assert "up to date" in project.run(*dvc, "status", stage)
@@ -113,6 +117,31 @@ def test_folders_of_cells_that_are_gone_are_set_aside_and_kept(study: Study) -> 
         assert len(list((study.work / "retired").iterdir())) == number
 
 
+def test_grids_that_are_gone_are_set_aside_and_kept(study: Study) -> None:
+    for seed in (1, 2):
+        folder = study.root / "data" / "grid" / f"s{seed}"
+        folder.mkdir(parents=True)
+        (folder / "metrics.json").write_text("{}")
+    arms = load_yaml(study.root / "params.yaml")["study"]["arms"]
+    stale = {"question": "Does it matter whose?", "generator": {"update": "stale"}}
+    change(study, "study.arms", {**arms, "stale": stale})
+    change(study, "study.rounds", 2)
+    settle_plan(study, say=lambda text: None)
+    assert [folder.name for folder in (study.root / "data/grid").iterdir()] == ["s1"]
+    assert (study.work / "retired/grid-s2/metrics.json").is_file()
+
+
+def test_dvc_has_a_stage_for_each_grid_of_the_plan_and_none_without(project: Any) -> None:
+    dvc = (sys.executable, "-m", "dvc", "stage", "list", "--name-only")
+    assert "grid@" not in project.run(*dvc)
+    arms = load_yaml(project.root / "params.yaml")["study"]["arms"]
+    stale = {"question": "Does it matter whose?", "generator": {"update": "stale"}}
+    project.change(study__rounds=2, study__seeds=[1, 2], study__arms={**arms, "stale": stale})
+    write_plan(expand(load_config(project.root / "params.yaml")), project.root / "cells.yaml")
+    listed = project.run(*dvc).split()
+    assert [name for name in listed if name.startswith("grid@")] == ["grid@s1", "grid@s2"]
+
+
 LOCK = "schema: '2.0'\nstages:\n  plan:\n    cmd: python -m flows plan\n"
 CONFLICTED = LOCK.replace("  plan:\n", "<<<<<<< ours\n  plan:\n=======\n  plan:\n>>>>>>> theirs\n")
 
@@ -143,3 +172,43 @@ def test_ablation_with_a_conflicted_dvc_lock_starts_nothing(
     monkeypatch.setattr(driver, "shared_host", lambda *a: pytest.fail("a host was started"))
     with pytest.raises(UserError, match=r"dvc\.lock"):
         driver.run_ablation()
+
+
+def test_choice_is_written_into_the_settings_and_said(study: Study) -> None:
+    said: list[str] = []
+    path = study.root / "params.yaml"
+    lay_choice(study.root, Choice(), say=said.append)
+    assert said == []
+    lay_choice(study.root, Choice(run=["frozen"], seeds=[2, 3], rounds=2), say=said.append)
+    assert load_config(path).study.runs == (ArmRun("frozen", (2, 3), 2),)
+    assert len(said) == 1
+    before = path.read_bytes()
+    with pytest.raises(UserError, match="nobody"):
+        lay_choice(study.root, Choice(run=["nobody"]), say=said.append)
+    assert path.read_bytes() == before
+    assert [entry.name for entry in study.root.iterdir() if entry.name.endswith(".tmp")] == []
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (("--group", "study", "--arms", "frozen"), "--group and --arms"),
+        (("--arms", "nobody"), "names the arm 'nobody'"),
+        (("--group", "nothing"), "run is 'nothing', which is no group"),
+        (("--seeds", "1,x"), "'x'"),
+        (("--seeds", "5-3"), "'5-3'"),
+        (("--seeds", "1,1"), "lists 1 more than once"),
+    ],
+)
+def test_ablation_refuses_an_impossible_choice_and_starts_nothing(
+    project: Any, arguments: tuple[str, ...], said: str
+) -> None:
+    before = (project.root / "params.yaml").read_bytes()
+    assert said in project.flow("ablation", *arguments, fails=True)
+    assert (project.root / "params.yaml").read_bytes() == before
+    assert not (project.root / "data").exists()
+
+
+def test_work_left_says_of_how_many_cells_only_where_some_are_trained() -> None:
+    assert work_left(4, 4, 2).startswith("4 cells to train, 2 side by side")
+    assert work_left(1, 4, 2).startswith("1 of 4 cells to train")

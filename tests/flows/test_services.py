@@ -49,3 +49,13 @@ def test_fault_of_ours_is_logged_with_its_trace(
 ) -> None:
     log(logger, KeyError("r_disc"))
     assert "Traceback" in caplog.text
+
+
+def test_tasks_that_waited_for_a_failed_one_say_nothing(
+    logger: logging.Logger, caplog: pytest.LogCaptureFixture
+) -> None:
+    logger.error("Finished in state NotReady('Upstream task run did not reach COMPLETED')")
+    logger.error("Finished in state Failed('the cause')")
+    assert [record.getMessage() for record in caplog.records] == [
+        "Finished in state Failed('the cause')"
+    ]

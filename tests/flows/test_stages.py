@@ -10,10 +10,12 @@ from typing import Any
 import pytest
 
 from dynamicrubric.config import load_config
-from dynamicrubric.plan import Plan, expand
+from dynamicrubric.grid import planned_grids
+from dynamicrubric.plan import Plan, expand, plan_document
 from dynamicrubric.report.cellfiles import load_cell
 from dynamicrubric.yamlio import load_yaml
 from flows.stages import Stage, _reason, stages_of, steps_of
+from flows.staleness import unaffected
 from tasks.publish_metrics import CURVES, training_table
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -42,7 +44,8 @@ def test_stages_are_those_of_dvc_yaml(plan: Plan, stages: list[Stage]) -> None:
     expected = set()
     for name, entry in declared.items():
         each = entry.get("foreach")
-        keys = {"${starts}": plan.starts, "${cells}": plan.cells}.get(str(each), each or ())
+        groups = {"starts": plan.starts, "cells": plan.cells, "grids": planned_grids(plan)}
+        keys = groups.get(str(each).strip("${}"), each or ())
         expected |= {f"{name}@{key}" for key in keys} if each else {name}
     assert {stage.name for stage in stages} == expected
 
@@ -57,11 +60,35 @@ def test_round_waits_for_the_round_it_starts_from(plan: Plan, stages: list[Stage
             assert [f"data/runs/{name.partition('@')[2]}" for name in after] == [cell.prev]
 
 
-def test_compare_waits_for_every_cell(plan: Plan, stages: list[Stage]) -> None:
+def test_compare_waits_for_every_cell_and_grid(plan: Plan, stages: list[Stage]) -> None:
     compare = stages[-1]
     assert compare.name == "compare"
     cells = {f"round@{key}" for key in plan.cells} | {f"start@{key}" for key in plan.starts}
-    assert cells <= set(compare.after)
+    assert cells | {f"grid@{key}" for key in planned_grids(plan)} <= set(compare.after)
+
+
+def test_grid_waits_for_the_stages_whose_folders_it_reads(plan: Plan, stages: list[Stage]) -> None:
+    (grid,) = (stage for stage in stages if stage.name == "grid@s1")
+    declared = load_yaml(ROOT / "dvc.yaml")["stages"]["grid"]["do"]
+    assert declared["outs"] == ["data/grid/${key}"]
+    read = {name.partition("/")[0].strip("${}").removeprefix("item.") for name in declared["deps"]}
+    folders = {
+        folder for name, folder in plan_document(plan)["grids"]["s1"].items() if name in read
+    }
+    assert folders - {"data/warm"} == {f"data/runs/{name.partition('@')[2]}" for name in grid.after}
+    assert {name.partition("@")[0] for name in grid.after} == {"start", "round"}
+
+
+def test_dvc_reads_of_a_grid_what_its_step_reads(plan: Plan) -> None:
+    declared = load_yaml(ROOT / "dvc.yaml")["stages"]["grid"]["do"]["deps"]
+    grid = planned_grids(plan)["s1"]
+    found = set()
+    for place in declared:
+        for name, folder in grid.entry.items():
+            place = place.replace(f"${{item.{name}}}", str(folder))
+        found.add(place)
+    evaluations = {f"{cell.directory}/evaluation" for cell in grid.policies.values()}
+    assert found == set(grid.generators.values()) | evaluations
 
 
 def test_steps_of_a_cell_are_those_of_what_it_trains(plan: Plan) -> None:
@@ -115,3 +142,13 @@ def test_dvc_plots_a_column_that_every_table_has(fake_study: Callable[..., Any])
     drawn = [(entry["x"], entry["y"]) for plot in declared for entry in plot.values()]
     assert {x for x, _ in drawn} == {"step"}
     assert {y for _, y in drawn} <= set(CURVES)
+
+
+def test_stages_up_to_date_are_those_that_come_after_no_changed_one(
+    plan: Plan, stages: list[Stage]
+) -> None:
+    changed = {"round@coevolved-s1-r2"}
+    waiting = {"round@coevolved-s1-r2", "round@coevolved-s1-r3", "grid@s1", "compare"}
+    assert {stage.name for stage in stages} - unaffected(stages, changed) == waiting
+    assert unaffected(stages, set()) == {stage.name for stage in stages}
+    assert unaffected(stages, {"plan"}) == frozenset()

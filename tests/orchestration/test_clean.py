@@ -24,6 +24,7 @@ with SlotLock(Path(sys.argv[1]), 1).acquire("training elsewhere"):
 def study(tmp_path):
     """A published step, an earlier one at the same place, one stopped half-way, a retired cell."""
     study = Study(tmp_path)
+    (tmp_path / "params.yaml").touch()
     out = tmp_path / "data/runs/coevolved-s1-r1/policy"
     for version in (1, 2):
         run_step(StepRequest("train_policy", version, {}, {}), out, study.work / "steps", build)
@@ -89,3 +90,8 @@ def test_clean_beside_a_running_study_is_refused(study):
     with exclusive(lock, "the study"), pytest.raises(UserError, match="the study"):
         clean(study, unfinished=False, remove=True)
     assert versions(study) == {1, 2, 3}
+
+
+def test_clean_of_a_folder_that_is_no_study_is_refused(tmp_path):
+    with pytest.raises(UserError, match=r"no params\.yaml in .*folder of a study"):
+        say_clean(Study(tmp_path), unfinished=False, remove=False, say=print)

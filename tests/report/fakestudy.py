@@ -12,9 +12,11 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from dynamicrubric.config import Config, load_config
+from dynamicrubric.config import Config, Selection, load_config
+from dynamicrubric.grid import planned_grids
 from dynamicrubric.plan import Cell, Plan, expand
-from dynamicrubric.report.cellfiles import CELL_FILE, find_artefacts
+from dynamicrubric.report.cellfiles import CELL_FILE, SET_METRICS, find_artefacts
+from dynamicrubric.versions import STEP_VERSIONS
 from tasks.disk import remove
 from tasks.record import BuildDirs, StepRequest, run_step
 
@@ -22,6 +24,9 @@ REPOSITORY = Path(__file__).parents[2]
 SLOPES = {"coevolved": 0.10, "stale": 0.09, "frozen": 0.05, "static": 0.02}
 SETS, SAMPLES, ITEMS = 2, 3, 3
 CRITERION = 'Score > 90% | "quoted" ../x'
+GENERATORS = ("G_0", "G_1", "G_2", "G~_2")
+LEVELS = {"G_0": 0.0, "G_1": 0.02, "G_2": 0.035, "G~_2": 0.025}
+"""Made-up Delta_gap of each generator, beside what the responses give."""
 
 
 class FakeStudy:
@@ -40,6 +45,7 @@ class FakeStudy:
         arms: tuple[str, ...] = ("coevolved", "stale", "frozen", "static"),
         seeds: tuple[int, ...] = (1,),
         rounds: int = 3,
+        run: tuple[Selection, ...] | None = None,
         prompts: int = 24,
         steps: int = 4,
         write: bool = True,
@@ -47,7 +53,7 @@ class FakeStudy:
         self.root = root
         self.prompts = prompts
         self.steps = steps
-        self.config = _config(arms, seeds, rounds, prompts, steps)
+        self.config = _config(arms, seeds, rounds, run, prompts, steps)
         self.plan: Plan = expand(self.config)
         self.questions = {
             name: arm.question for name, arm in self.config.study.arms.items() if name in arms
@@ -56,6 +62,39 @@ class FakeStudy:
         if write:
             for cell in [*self.plan.starts.values(), *self.plan.cells.values()]:
                 self.write_cell(cell.key)
+            self.write_grids()
+
+    def write_grids(self, generators: tuple[str, ...] = GENERATORS) -> None:
+        """Write the grid of every seed that has one: the cells' rubrics, shifted by generator."""
+        for grid in planned_grids(self.plan).values():
+            request = StepRequest("train_generator", 1, {"seed": "warm"}, {})
+            warm = self.root / grid.generators["G_0"]
+            run_step(request, warm, self.root / "work/steps", _warm_generator)
+            inputs = {name: self.root / folder for name, folder in grid.generators.items()}
+            inputs |= {
+                name: self.root / cell.directory / "evaluation"
+                for name, cell in grid.policies.items()
+            }
+            figures: dict[str, Any] = {}
+            rows: list[dict[str, Any]] = []
+            for generator in generators:
+                for policy, own in zip(grid.policies, GENERATORS, strict=False):
+                    cell = grid.policies[policy]
+                    rubrics = self._rubrics(cell, None, LEVELS[generator] - LEVELS[own])
+                    found = _figures(self._responses(cell, 0.0, ""), rubrics, cell)
+                    kept = {name: found[name] for name in SET_METRICS}
+                    figures.setdefault(generator, {})[policy] = kept
+                    rows += [{"generator": generator, "policy": policy, **row} for row in rubrics]
+
+            def build(
+                dirs: BuildDirs, figures: Any = figures, rows: list[dict[str, Any]] = rows
+            ) -> None:
+                (dirs.out / "metrics.json").write_text(json.dumps({"metrics": figures}))
+                pq.write_table(pa.Table.from_pylist(rows), dirs.out / "rubrics.parquet")
+
+            version = STEP_VERSIONS["evaluate_grid"]
+            asked = StepRequest("evaluate_grid", version, {"figures": json.dumps(figures)}, inputs)
+            run_step(asked, self.root / grid.directory, self.root / "work/steps", build)
 
     def write_cell(self, key: str, **changes: Any) -> None:
         """Write one cell anew; see `write_evaluation` and `write_training` for the changes."""
@@ -153,12 +192,14 @@ class FakeStudy:
             for sample in range(SAMPLES)
         ]  # fmt: skip
 
-    def _rubrics(self, cell: Cell, texts: list[str] | None) -> list[dict[str, Any]]:
+    def _rubrics(
+        self, cell: Cell, texts: list[str] | None, gap_shift: float = 0.0
+    ) -> list[dict[str, Any]]:
         draw = random.Random(cell.key + "rubrics")
         c_k = _c_k(cell)
         rows = []
         for index in range(self.prompts * SETS):
-            disc, misdirected = draw.uniform(0.08, 0.2), draw.uniform(0.02, 0.1)
+            disc, misdirected = draw.uniform(0.08, 0.2), draw.uniform(0.02, 0.1) - gap_shift / 2
             valid = _is_valid(index)
             gap = c_k * disc - 2 * misdirected - 0.01
             rows.append({
@@ -255,19 +296,30 @@ def _figures(
     }
 
 
+def _warm_generator(dirs: BuildDirs) -> None:
+    (dirs.out / "training_log.jsonl").write_text("")
+
+
 def _c_k(cell: Cell) -> float:
     size = cell.recipe.responses_per_set
     return 2 * size / (size - 1)
 
 
 def _config(
-    arms: tuple[str, ...], seeds: tuple[int, ...], rounds: int, prompts: int, steps: int
+    arms: tuple[str, ...],
+    seeds: tuple[int, ...],
+    rounds: int,
+    run: tuple[Selection, ...] | None,
+    prompts: int,
+    steps: int,
 ) -> Config:
     full = load_config(REPOSITORY / "profiles" / "postcards.yaml"
                        if (REPOSITORY / "profiles" / "postcards.yaml").exists()
                        else REPOSITORY / "params.yaml")  # fmt: skip
     chosen = {name: full.study.arms[name] for name in arms}
-    study = full.study.model_copy(update={"rounds": rounds, "seeds": seeds, "arms": chosen})
+    study = full.study.model_copy(
+        update={"rounds": rounds, "seeds": seeds, "arms": chosen, "groups": {}, "run": run}
+    )
     recipe = full.recipe.model_copy(
         update={
             "responses_per_set": SAMPLES,

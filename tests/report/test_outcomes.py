@@ -6,11 +6,18 @@ from dataclasses import replace
 
 import pytest
 
-from dynamicrubric.config import Config
+from dynamicrubric.config import Config, Selection
 from dynamicrubric.errors import UserError
 from dynamicrubric.metrics import ROUND_METRICS, tracker_keys
 from dynamicrubric.plan import expand
-from dynamicrubric.report import collect_outcomes, write_comparison, write_metrics_csv
+from dynamicrubric.report import (
+    collect_outcomes,
+    compare_arms,
+    draw_study,
+    markdown,
+    write_comparison,
+    write_metrics_csv,
+)
 from dynamicrubric.report.cellfiles import CELL_FILE, GAP_PARTS, find_cell, load_cell
 
 
@@ -28,6 +35,33 @@ def test_outcomes_of_a_shared_cell_appear_under_each_arm(fake_study):
     for metric in ROUND_METRICS:
         mine, theirs = (table.at(arm, 1, 1, metric).value for arm in ("coevolved", "stale"))
         assert mine == theirs
+
+
+def test_outcomes_of_arms_with_other_seeds_and_rounds_are_means_over_their_own(fake_study):
+    run = (
+        Selection(arms=("coevolved",), seeds=(1, 2, 3), rounds=3),
+        Selection(arms=("static",), seeds=(2,), rounds=1),
+    )
+    study = fake_study(arms=("coevolved", "static"), run=run)
+    table = collect_outcomes(study.plan, study.root)
+    assert table.seeds == (1, 2, 3)
+    assert {arm: table.seeds_of(arm) for arm in table.arms} == {
+        "coevolved": (1, 2, 3), "static": (2,)
+    }  # fmt: skip
+    assert (table.last_round_of("coevolved"), table.last_round_of("static")) == (3, 1)
+    values = [table.at("coevolved", seed, 1, "kl").value for seed in (1, 2, 3)]
+    assert table.mean("coevolved", 1, "kl") == pytest.approx(sum(values) / 3)
+    assert table.mean("static", 1, "kl") == table.at("static", 2, 1, "kl").value
+    assert table.mean("static", 2, "kl") is None
+    compared = compare_arms(study.plan, study.questions, study.root)
+    # Compared where both are: round 1, seed 2.
+    assert {one.seed for found in compared.differences for one in found.by_seed} == {2}
+    text = markdown(compared.outcomes, compared.differences, study.questions)
+    assert "n = 3 seeds (1-3), 3 rounds" in text
+    assert "n = 1 seed (2), 1 round" in text
+    assert "Paired differences by prompt, round 1" in text
+    draw_study(compared.outcomes, study.root / "study.png")
+    assert (study.root / "study.png").stat().st_size > 0
 
 
 def test_outcomes_seconds_are_the_sum_over_the_cells_records(fake_study):
@@ -213,7 +247,9 @@ def test_comparison_writes_the_same_bytes_twice(fake_study, tmp_path):
         write_comparison(study.plan, study.questions, study.root, tmp_path / name).files
         for name in ("a", "b")
     )
-    assert [path.name for path in first] == ["metrics.csv", "table.md", "study.png", "study.svg"]
+    assert [path.name for path in first] == [
+        "metrics.csv", "table.md", "study.png", "study.svg", "grid.csv", "grid.png", "grid.svg"
+    ]  # fmt: skip
     assert [path.read_bytes() for path in first] == [path.read_bytes() for path in second]
     header = first[0].read_text().splitlines()[0]
     assert header == "arm,seed,round,metric,value,n_scored,n_total"

@@ -31,7 +31,6 @@ TEXTS_PER_PROMPT = 6
 """Few texts, learnt nearly by heart: so the generator's rubrics are valid after seconds."""
 WORLD = {
     "name": "postcards", "seed": 3, "num_heldout_prompts": 120, "num_anchors": 5,
-    "anchor_swap_rate": 0.0,
 }  # fmt: skip
 BACKBONE = {"hidden_size": 48, "num_layers": 2, "num_heads": 4, "vocab_size": 1024}
 WARM_START = {"steps": 120, "batch_size": 8, "learning_rate": 1e-2}

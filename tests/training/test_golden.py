@@ -39,7 +39,7 @@ GOLDEN: Final = Path(__file__).with_name("golden.json")
 COMMAND: Final = "GOLDEN=write python -m pytest tests/training/test_golden.py"
 ORDER: Final = (
     "prepare", "warm_start", "sample_responses", "train_generator", "train_policy",
-    "evaluate_round",
+    "evaluate_round", "evaluate_grid",
 )  # fmt: skip
 """Each step after the ones it builds on: the first that differs is the one that changed."""
 TOLERANCE: Final = 0.01
@@ -143,6 +143,15 @@ def trajectory(tiny: Any, where: Path) -> dict[str, dict[str, Any]]:
         out_dir=str(where / "evaluation"),
     )
     figures = json.loads((where / "evaluation" / "metrics.json").read_text())["metrics"]
+    (where / "grid").mkdir()
+    steps.evaluate_grid(
+        recipe=world.recipe(),
+        rounds={"P_1": 1},
+        evaluation_dirs={"P_1": str(where / "evaluation")},
+        generator_dirs={"G_0": str(world.generator)},
+        out_dir=str(where / "grid"),
+    )
+    grid = json.loads((where / "grid" / "metrics.json").read_text())["metrics"]["G_0"]["P_1"]
     return {
         "prepare": {name: digest(tiny.root / "whole" / name) for name in DATA_FILES},
         "warm_start": {
@@ -165,6 +174,10 @@ def trajectory(tiny: Any, where: Path) -> dict[str, dict[str, Any]]:
             "figures": {name: found["value"] for name, found in figures.items()},
             "texts": column(where / "evaluation" / "responses.parquet", "text"),
             "rubrics": column(where / "evaluation" / "rubrics.parquet", "text"),
+        },
+        "evaluate_grid": {
+            "figures": {name: found["value"] for name, found in grid.items()},
+            "rubrics": column(where / "grid" / "rubrics.parquet", "text"),
         },
     }
 

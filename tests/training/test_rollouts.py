@@ -109,6 +109,25 @@ def test_generators_rewards_are_those_of_its_rubric() -> None:
     assert [row["invalid_reason"] for row in batch.lineage] == [None, None]
 
 
+def test_generators_rewards_with_equal_weights_count_every_item_alike() -> None:
+    both = (
+        '[{"criterion":"says thank you","weight":3},{"criterion":"shouts in capitals","weight":1}]'
+    )
+    found = {
+        equal: run(generator_rollout(equal_weights=equal), Script(both), ("p/0", 1)).rewards
+        for equal in (False, True)
+    }
+    # Of four responses two give thanks (p(1-p) = 1/4), one shouts (3/16).
+    assert found[False]["r_disc"] == pytest.approx([(3 * 1 / 4 + 3 / 16) / 4])
+    assert found[True]["r_disc"] == pytest.approx([(1 / 4 + 3 / 16) / 2])
+    scores = {False: (3 / 4, 0, 1 / 4), True: (1 / 2, 0, 1 / 2)}
+    for equal, (first, second, third) in scores.items():
+        expected = (log_sigmoid(first - second) + log_sigmoid(first - third) / 2) + log_sigmoid(
+            second - third
+        ) / 2
+        assert found[equal]["r_anchor"] == pytest.approx([expected])
+
+
 def test_generators_invalid_rubric_earns_the_worst_of_both_rewards() -> None:
     cut = Generation((1,), THANKS, "length")
     engine = Script(THANKS, "[", POETIC, cut)

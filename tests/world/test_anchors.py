@@ -11,6 +11,7 @@ import pytest
 from dynamicrubric.rubrics import parse_rubric, render_rubric
 from dynamicrubric.seeds import generator_for
 from dynamicrubric.types import Rubric
+from dynamicrubric.worlds.noise import noisy_anchors, swap_adjacent
 from dynamicrubric.worlds.postcards.anchors import make_anchors
 from dynamicrubric.worlds.postcards.criteria import check, criteria_for, true_quality
 from dynamicrubric.worlds.postcards.prompts import PostcardPrompt, all_prompts
@@ -23,35 +24,43 @@ PROMPTS = all_prompts()
 @pytest.mark.parametrize("num_anchors", [2, 7, 12])
 def test_anchors_without_noise_fall_strictly_in_true_quality(num_anchors: int) -> None:
     for prompt in PROMPTS[::10]:
-        anchors = make_anchors(prompt, num_anchors, 0.0, generator_for("anchors", prompt.id))
+        anchors = make_anchors(prompt, num_anchors, generator_for("anchors", prompt.id))
         quality = [true_quality(prompt, text) for text in anchors.responses]
         assert len(quality) == num_anchors
         assert all(better > worse for better, worse in itertools.pairwise(quality))
-        assert anchors.num_swapped == 0
 
 
-def test_anchors_with_noise_swap_the_share_asked_for() -> None:
+def test_swapped_anchors_are_swapped_at_the_rate_asked_for() -> None:
     rate, num_anchors = 0.3, 7
-    swapped = inverted = pairs = 0
+    inverted = pairs = 0
+    clean = {
+        prompt.id: make_anchors(prompt, num_anchors, generator_for("noise", prompt.id)).responses
+        for prompt in PROMPTS
+    }
+    noisy = noisy_anchors(clean, rate, seed=1)
     for prompt in PROMPTS:
-        noisy = make_anchors(prompt, num_anchors, rate, generator_for("noise", prompt.id))
-        quality = [true_quality(prompt, text) for text in noisy.responses]
-        swapped += noisy.num_swapped
+        quality = [true_quality(prompt, text) for text in noisy[prompt.id]]
         inverted += sum(first < second for first, second in itertools.pairwise(quality))
         pairs += num_anchors - 1
     sigma = (rate * (1 - rate) / pairs) ** 0.5
-    assert abs(swapped / pairs - rate) < 4 * sigma
     # A text carried down by several swaps in a row leaves one inversion behind, not several.
     assert 0.5 * rate < inverted / pairs <= rate + 4 * sigma
 
 
-def test_anchors_with_noise_are_the_same_texts_in_another_order() -> None:
-    for prompt in PROMPTS[:20]:
-        clean = make_anchors(prompt, 7, 0.0, generator_for("order", prompt.id))
-        noisy = make_anchors(prompt, 7, 1.0, generator_for("order", prompt.id))
-        assert sorted(clean.responses) == sorted(noisy.responses)
-        assert noisy.num_swapped == 6
-        assert noisy.responses == (*clean.responses[1:], clean.responses[0])
+def test_swapped_anchors_are_the_same_texts_in_another_order() -> None:
+    texts = ("a", "b", "c", "d")
+    assert swap_adjacent(texts, 0.0, generator_for(1)) == texts
+    assert swap_adjacent(texts, 1.0, generator_for(1)) == ("b", "c", "d", "a")
+    assert sorted(swap_adjacent(texts, 0.5, generator_for(2))) == sorted(texts)
+
+
+def test_noise_is_of_the_prompt_and_the_seed_alone() -> None:
+    lists = {f"p{number}": tuple("abcdefg") for number in range(20)}
+    first = noisy_anchors(lists, 0.5, seed=1)
+    alone = noisy_anchors({"p7": lists["p7"]}, 0.5, seed=1)
+    assert alone["p7"] == first["p7"]
+    assert first != noisy_anchors(lists, 0.5, seed=2)
+    assert len(set(first.values())) > 5
 
 
 def rubrics(

@@ -21,7 +21,6 @@ FILES = ("anchors.jsonl", "sft_policy.jsonl", "sft_generator.jsonl")
 def world(**changed: Any) -> WorldConfig:
     fields: dict[str, Any] = {
         "name": "postcards", "seed": 5, "num_heldout_prompts": 120, "num_anchors": 5,
-        "anchor_swap_rate": 0.0,
     }  # fmt: skip
     return WorldConfig.model_validate(fields | changed)
 
@@ -88,14 +87,3 @@ def test_world_of_a_seed_is_the_same_bytes_and_of_another_seed_is_not(
         assert (again / path.name).read_bytes() == path.read_bytes()
     for name in ("prompts.jsonl", *FILES):
         assert (other / name).read_bytes() != (prepared / name).read_bytes()
-
-
-def test_noise_changes_the_anchors_alone(prepared: Path, tmp_path: Path) -> None:
-    noisy = write(tmp_path / "noisy", world(anchor_swap_rate=0.5))
-    for name in ("prompts.jsonl", *FILES[1:]):
-        assert (noisy / name).read_bytes() == (prepared / name).read_bytes()
-    before, after = load_prepared(prepared).anchors, load_prepared(noisy).anchors
-    assert {key: sorted(texts) for key, texts in before.items()} == {
-        key: sorted(texts) for key, texts in after.items()
-    }
-    assert before != after

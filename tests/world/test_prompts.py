@@ -52,7 +52,7 @@ def test_split_is_the_seeds() -> None:
 
 
 def test_config_allows_as_many_heldout_prompts_as_the_world_can_spare() -> None:
-    fields = {"name": "postcards", "seed": 0, "num_anchors": 7, "anchor_swap_rate": 0.0}
+    fields = {"name": "postcards", "seed": 0, "num_anchors": 7}
     most = WorldConfig.model_validate({**fields, "num_heldout_prompts": NUM_PROMPTS // 2})
     assert len(split_prompts(most.num_heldout_prompts, most.seed)[0]) == NUM_PROMPTS // 2
     with pytest.raises(ValidationError, match="num_heldout_prompts"):

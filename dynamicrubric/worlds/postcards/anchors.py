@@ -1,4 +1,8 @@
-"""Anchor lists: n postcards for a prompt, ranked by true quality, with settable label noise."""
+"""Anchor lists: n postcards for a prompt, ranked by true quality.
+
+They carry no label noise: a recipe that asks for it has it when a training reads them
+(`worlds.noise`).
+"""
 
 from __future__ import annotations
 
@@ -20,18 +24,14 @@ class AnchorList:
 
     Attributes:
         prompt_id: the prompt.
-        responses: n texts, best first according to the (possibly noisy) label.
-        num_swapped: adjacent pairs that label noise swapped.
+        responses: n texts, best first.
     """
 
     prompt_id: str
     responses: tuple[str, ...]
-    num_swapped: int
 
 
-def make_anchors(
-    prompt: PostcardPrompt, num_anchors: int, swap_rate: float, rng: np.random.Generator
-) -> AnchorList:
+def make_anchors(prompt: PostcardPrompt, num_anchors: int, rng: np.random.Generator) -> AnchorList:
     """Draw postcards of distinct true quality, rank them best first.
 
     As Nectar's seven answers come from models of very different strength, so do these: the writers'
@@ -42,10 +42,5 @@ def make_anchors(
     while len(by_quality) < num_anchors:
         texts = [compose(prompt, rng, float(strength)) for strength in strengths]
         by_quality = {true_quality(prompt, text): text for text in texts}
-    responses = [by_quality[quality] for quality in sorted(by_quality, reverse=True)]
-    num_swapped = 0
-    for first in range(num_anchors - 1):
-        if rng.random() < swap_rate:
-            responses[first], responses[first + 1] = responses[first + 1], responses[first]
-            num_swapped += 1
-    return AnchorList(prompt.id, tuple(responses), num_swapped)
+    ranked = sorted(by_quality, reverse=True)
+    return AnchorList(prompt.id, tuple(by_quality[quality] for quality in ranked))

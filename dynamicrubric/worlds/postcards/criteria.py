@@ -54,9 +54,14 @@ def words_of(text: str) -> list[str]:
     return _WORD.findall(text)
 
 
+@lru_cache(maxsize=1 << 14)  # some forty criteria ask one response for its words
+def _lowered_words(text: str) -> frozenset[str]:
+    return frozenset(word.lower() for word in words_of(text))
+
+
 def _has_word(text: str, *words: str) -> bool:
-    wanted = {word.lower() for word in words}
-    return any(found.lower() in wanted for found in words_of(text))
+    found = _lowered_words(text)
+    return any(word.lower() in found for word in words)
 
 
 def _repeats_a_word(text: str) -> bool:

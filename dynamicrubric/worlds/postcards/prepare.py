@@ -61,7 +61,6 @@ def anchor_lists(prompts: Iterable[PostcardPrompt], world: WorldConfig) -> list[
         make_anchors(
             prompt,
             world.num_anchors,
-            world.anchor_swap_rate,
             generator_for(world.seed, "anchors", prompt.id),
         )
         for prompt in prompts
@@ -102,13 +101,12 @@ def write_world(
             for e in rubric_examples(training, num_responses, num_items, world.seed)
         ),
     )
-    num_swapped = sum(anchor.num_swapped for anchor in anchors)
     (out_dir / "card.md").write_text(
         f"""# The world "postcards", seed {world.seed}
 
 - {len(training)} training prompts, {len(heldout)} held-out prompts (combinations never trained on)
 - {len(anchors)} anchor lists of {world.num_anchors} postcards, best first by true quality;
-  {num_swapped} adjacent pairs swapped (rate {world.anchor_swap_rate})
+  0 adjacent pairs swapped (rate 0.0)
 - {len(training) * POSTCARDS_PER_PROMPT} postcards of mixed quality for the policy's warm start
 - {len(training) * RUBRICS_PER_PROMPT} rubrics without direction for the generator's warm start,
   about {PROMPT_ONLY_SHARE:.0%} of them written from the prompt alone

@@ -1,0 +1,198 @@
+"""The recipe: what an arm trains and how. An arm is a diff of it."""
+
+from __future__ import annotations
+
+from typing import Annotated, Final, Literal, Self
+
+from pydantic import Field, model_validator
+
+from dynamicrubric.settings import LearningRate, Rate, Section, Steps
+
+
+class ObjectiveConfig(Section):
+    """Weights of the generator's rewards, applied to advantages; `anchor` is lambda."""
+
+    disc: Annotated[float, Field(ge=0.0, le=100.0)]
+    anchor: Annotated[float, Field(ge=0.0, le=100.0)]
+
+    @model_validator(mode="after")
+    def _one_weight_is_positive(self) -> Self:
+        if self.disc == 0.0 and self.anchor == 0.0:
+            raise ValueError("disc and anchor are both 0: the generator would learn nothing")
+        return self
+
+
+class Sampling(Section):
+    """How completions are sampled."""
+
+    temperature: Annotated[float, Field(gt=0.0, le=5.0)]
+    min_p: Annotated[float, Field(ge=0.0, lt=1.0)]
+    """Tokens less likely than this share of the likeliest one are never sampled; 0 allows all.
+    Without a floor, the tail of the vocabulary grows as GRPO pushes sampled tokens down, and long
+    trainings end in broken JSON."""
+    max_tokens: Annotated[int, Field(ge=1, le=65_536)]
+    """Longest completion; a completion cut here is truncated, never read as finished."""
+
+
+class GrpoConfig(Sampling):
+    """What both GRPO trainings share."""
+
+    steps: Steps
+    """Optimiser steps in a round."""
+    prompts_per_step: Annotated[int, Field(ge=1, le=4096)]
+    """Groups in a step, each of another training prompt: at most as many as there are."""
+    learning_rate: LearningRate
+    kl_beta: Annotated[float, Field(ge=0.0, le=10.0)]
+    """Weight of the KL to the reference, the model the round started from."""
+    max_invalid_rate: Rate
+    """Share of invalid rubrics in a step above which training stops."""
+
+    @property
+    def sampling(self) -> Sampling:
+        """How the role samples, in training and in measurement."""
+        return Sampling(**{name: getattr(self, name) for name in Sampling.model_fields})
+
+
+GeneratorUpdate = Literal["none", "once", "stale", "fresh", "upfront", "reverted"]
+
+
+class GeneratorConfig(GrpoConfig):
+    """Training of the generator G."""
+
+    update: GeneratorUpdate
+    """When G is trained: `none` (never), `once` (round 1), `stale` (each round on P_0's responses),
+    `fresh` (each round on the current policy's), `upfront` (all rounds' steps in round 1),
+    `reverted` (round 1; from round 2 on the untrained G_0 writes the rubrics again)."""
+    first_steps: Steps
+    """Optimiser steps in round 1; `steps` is for the rounds after it. The first round has to teach
+    which criteria are good at all, the later ones only to follow the policy."""
+    objective: ObjectiveConfig
+    group_size: Annotated[int, Field(ge=2, le=256)]
+    """Rubrics a response set gets in one step."""
+    batch_size: Annotated[int, Field(ge=2)]
+    """Rubrics in one optimiser step: prompts_per_step x group_size."""
+
+
+class PolicyConfig(GrpoConfig):
+    """Training of the policy P."""
+
+    batch_size: Annotated[int, Field(ge=2)]
+    """Responses in one optimiser step: prompts_per_step x responses_per_set."""
+
+
+class VerifierConfig(Section):
+    """The frozen verifier of the embedded world."""
+
+    error_rate: Rate
+    """Share of verdicts that are flipped."""
+    failure_rate: Rate
+    """Share of verdicts that come back unscored."""
+    max_unscored_rate: Rate
+    """Share of unscored verdicts, in a training step or an evaluation, above which it stops."""
+
+
+EvaluatorKind = Literal["dynamic", "static", "oracle", "rule_based"]
+RubricWeights = Literal["written", "equal"]
+UPDATES: Final[dict[EvaluatorKind, tuple[GeneratorUpdate, ...]]] = {
+    "dynamic": ("none", "once", "stale", "fresh", "reverted"),
+    "static": ("none", "upfront"),
+    "oracle": ("none",),
+    "rule_based": ("none",),
+}
+"""The generator updates that suit each evaluator."""
+_REASONS: Final[dict[EvaluatorKind, str]] = {
+    "dynamic": "its generator reads response sets, and 'upfront' trains on the anchors alone",
+    "static": "it keeps its rubrics: 'none' is zero-shot, 'upfront' trains before they are written",
+    "oracle": "it has no generator",
+    "rule_based": "it has no generator",
+}
+
+
+class RecipeConfig(Section):
+    """What an arm trains and how; an arm is a diff of it."""
+
+    evaluator: EvaluatorKind
+    """`dynamic`: the generator reads the prompt and the response set, for each set anew.
+    `static`: it reads the prompt alone; its rubric is written once a prompt and kept.
+    `rule_based`: one rubric written by hand for every prompt. `oracle`: no rubric, the policy's
+    reward is the true quality."""
+    weights: RubricWeights
+    """`written`: an item counts with the weight the rubric gives it. `equal`: all weights are 1,
+    wherever a rubric scores."""
+    anchor_swap_rate: Rate
+    """Share of adjacent pairs of an anchor list that are swapped when a training reads it (label
+    noise); the prepared anchors have none."""
+    responses_per_set: Annotated[int, Field(ge=2, le=64)]
+    """K, the size of a response set and of the policy's GRPO group."""
+    min_rubric_items: Annotated[int, Field(ge=1, le=64)]
+    """Fewest items of a valid rubric. With 1, both generator rewards end in rubrics of a single
+    item: no mean over items discriminates better than the best of them."""
+    max_rubric_items: Annotated[int, Field(ge=1, le=64)]
+    generator: GeneratorConfig
+    policy: PolicyConfig
+    verifier: VerifierConfig
+
+    @model_validator(mode="after")
+    def _item_limits_are_in_order(self) -> Self:
+        if self.min_rubric_items > self.max_rubric_items:
+            raise ValueError(
+                f"min_rubric_items {self.min_rubric_items} is above max_rubric_items "
+                f"{self.max_rubric_items}"
+            )
+        return self
+
+    @model_validator(mode="after")
+    def _groups_divide_batches(self) -> Self:
+        for role, group, batch, prompts in (
+            (
+                "generator",
+                self.generator.group_size,
+                self.generator.batch_size,
+                self.generator.prompts_per_step,
+            ),
+            (
+                "policy",
+                self.responses_per_set,
+                self.policy.batch_size,
+                self.policy.prompts_per_step,
+            ),
+        ):
+            if batch != prompts * group:
+                name = "group_size" if role == "generator" else "responses_per_set"
+                raise ValueError(
+                    f"{role}.batch_size is {batch}; with {role}.prompts_per_step {prompts} and "
+                    f"{name} {group} it has to be {prompts * group}, so that every group is whole"
+                )
+        return self
+
+    @model_validator(mode="after")
+    def _verifier_can_stay_within_its_limit(self) -> Self:
+        failures, limit = self.verifier.failure_rate, self.verifier.max_unscored_rate
+        if failures > limit:
+            raise ValueError(
+                f"verifier.failure_rate {failures} is above verifier.max_unscored_rate {limit}: "
+                "every training would stop at its first step"
+            )
+        return self
+
+    @model_validator(mode="after")
+    def _update_suits_evaluator(self) -> Self:
+        allowed = UPDATES[self.evaluator]
+        if self.generator.update not in allowed:
+            raise ValueError(
+                f"generator.update is {self.generator.update!r} with evaluator "
+                f"{self.evaluator!r}, where it can be {' or '.join(map(repr, allowed))}: "
+                f"{_REASONS[self.evaluator]}"
+            )
+        return self
+
+    @model_validator(mode="after")
+    def _there_are_weights_and_anchors_to_change(self) -> Self:
+        if self.evaluator == "oracle" and self.weights == "equal":
+            raise ValueError("weights is 'equal' with evaluator 'oracle', which has no rubric")
+        if self.anchor_swap_rate and self.generator.update == "none":
+            raise ValueError(
+                f"anchor_swap_rate is {self.anchor_swap_rate} with generator.update 'none': no "
+                "training reads the anchors, so it can only be 0"
+            )
+        return self

@@ -1,0 +1,266 @@
+"""The co-evolution figure with intervals: generators on the same responses, policies under each.
+
+The first half compares G_2 with each other generator on each policy's responses by Delta_gap. The
+second compares P_2 trained under each generator: with P_1, from which all are trained, and P_2
+under G_2 with the others. Everything is paired by prompt (`dynamicrubric.stats`), p-values are
+corrected within each half.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field, replace
+from itertools import takewhile
+from pathlib import Path
+from typing import Final
+
+from dynamicrubric.grid import (
+    COEVOLVED,
+    G_STALE,
+    GENERATORS,
+    LAST_ROUND,
+    NEEDS,
+    POLICIES,
+    UNDER,
+)
+from dynamicrubric.metrics import ROUND_METRICS
+from dynamicrubric.plan import Plan
+from dynamicrubric.report.cellfiles import SET_METRICS, load_cell
+from dynamicrubric.report.differences import (
+    ArmValues,
+    Difference,
+    arm_values,
+    compare_values,
+    corrected,
+)
+from dynamicrubric.report.evidence import (
+    NOTHING,
+    Grid,
+    capital,
+    counts,
+    evidence,
+    signed,
+)
+from dynamicrubric.report.gridtable import GridTable, grid_values, grids_of, read_grids
+from dynamicrubric.stats import LEVEL
+
+GAP: Final = "delta_gap"
+QUALITY: Final = "true_quality"
+BEST: Final = "G_2"
+SHOWN: Final = ("delta_gap", "r_disc", "r_dir", "rank_accuracy", "tie_rate", "valid_rubric_rate")
+"""Figures of the grid's table."""
+
+
+@dataclass(frozen=True)
+class CoEvolution:
+    """Both halves of the figure.
+
+    Attributes:
+        table: the G x P grid; without rows if none is planned.
+        gaps: Delta_gap of G_2 minus each other generator's, on each policy's responses.
+        gains: true quality of P_2 under each generator minus P_1's.
+        against: true quality of P_2 under G_2 minus that under each other generator; p-values are
+            corrected together with those of `gains`.
+        not_planned: generator and why no arm of the plan trains P_1 under it.
+        deviation: see `diagonal_deviation`.
+    """
+
+    table: GridTable
+    gaps: tuple[Difference, ...] = ()
+    gains: tuple[Difference, ...] = ()
+    against: tuple[Difference, ...] = ()
+    not_planned: Mapping[str, str] = field(default_factory=dict)
+    deviation: float = 0.0
+
+
+def read_coevolution(
+    plan: Plan, root: Path, *, partial: bool = False, without: Collection[str] = ()
+) -> CoEvolution:
+    """Read both halves of the figure, as far as the plan has them.
+
+    Args:
+        plan: the lattice of cells.
+        root: the project's folder.
+        partial: leave out grids that are missing.
+        without: keys of cells to leave out, with what comes after them.
+
+    Raises:
+        UserError: a grid or a cell is missing or altered, or its figures are impossible.
+    """
+    plan = _without(plan, without)
+    table = read_grids(plan, root, partial=partial)
+    gaps = _gaps(plan, root, table) if table.rows else ()
+    paths = {generator: _paths_under(plan, arm) for generator, arm in UNDER.items()}
+    planned = {generator: own for generator, own in paths.items() if own}
+    starts, ends = ({g: _values(plan, root, own, t) for g, own in planned.items()} for t in (1, 2))
+    gains = [
+        compare_values(QUALITY, (f"under {g}", ends[g]), ("P_1", starts[g]), LAST_ROUND)
+        for g in planned
+    ]
+    against = [
+        compare_values(QUALITY, (f"under {BEST}", ends[BEST]), (f"under {g}", ends[g]), LAST_ROUND)
+        for g in planned
+        if g != BEST and BEST in planned and ends[g].keys() & ends[BEST].keys()
+    ]
+    together = corrected([*gains, *against])
+    return CoEvolution(
+        table=table,
+        gaps=corrected(gaps),
+        gains=together[: len(gains)],
+        against=together[len(gains) :],
+        not_planned={g: _why_not(plan, arm) for g, arm in UNDER.items() if g not in planned},
+        deviation=diagonal_deviation(plan, root, table),
+    )
+
+
+def coevolution_grids(found: CoEvolution) -> list[Grid]:
+    """Return the figure as text tables; none of a half that is not planned."""
+    grids = []
+    if found.table.rows:
+        grids.append(_figures_grid(found.table))
+        label = capital(ROUND_METRICS[GAP].label)
+        title = f"{label}, {BEST} minus another generator on the same responses"
+        rows = {f"{one.other}": one for one in found.gaps}
+        grids += _difference_grids(title, "minus", rows)
+    if found.gains:
+        rows = {one.arm.removeprefix("under "): one for one in found.gains}
+        rows |= {
+            " - ".join(name.removeprefix("under ") for name in (one.arm, one.other)): one
+            for one in found.against
+        }
+        label = ROUND_METRICS[QUALITY].label
+        grids += _difference_grids(f"P_1 -> P_2 under: gain in {label}", "generator", rows)
+    return grids
+
+
+def coevolution_notes(found: CoEvolution) -> list[tuple[str, str]]:
+    """Return (name, text) lines: what each generator is, what is missing and why."""
+    notes = []
+    if found.table.rows:
+        notes += list(GENERATORS.items())
+        notes.append(("P_0, P_1, P_2", f"policies of {COEVOLVED}, by round"))
+        rows = [row for row in found.table.rows if row.metric == GAP]
+        scored = f"{min(r.n_scored for r in rows)} to {max(r.n_scored for r in rows)}"
+        total = " or ".join(map(str, sorted({row.n_total for row in rows})))
+        notes.append(("sets with a gap", f"{scored} of {total} a generator, policy and seed"))
+        notes.append(("G_0 on P_0, G_1 on P_1, G_2 on P_2", _diagonal_note(found.deviation)))
+        p_holm = f"corrected for the {len(found.gaps)} differences of its table"
+        notes.append((f"p Holm of {BEST} minus another generator", p_holm))
+    else:
+        notes.append(("no G x P grid", f"it takes {NEEDS}"))
+    if found.gains:
+        notes.append(("a - b", "gain under a minus gain under b: P_1 is the same"))
+        p_holm = f"corrected for the {len(found.gains) + len(found.against)} rows of its table"
+        notes.append(("p Holm of P_1 -> P_2", p_holm))
+        notes += [
+            (f"P_1 -> P_2 under {g}", f"not planned: {why}") for g, why in found.not_planned.items()
+        ]
+    for one in (*found.gaps, *found.gains, *found.against):
+        if one.estimate.interval is None:
+            notes.append((f"{one.arm} - {one.other}", f"no interval: {one.estimate.lacking}"))
+        for name, seeds in one.unpaired_seeds.items():
+            alone = f"left out, as only {name} has them: seeds {', '.join(map(str, seeds))}"
+            notes.append((f"{one.arm} - {one.other}", alone))
+    return notes
+
+
+def diagonal_deviation(plan: Plan, root: Path, table: GridTable) -> float:
+    """Return the largest difference between the grid's diagonal and the rounds' own figures.
+
+    Zero where one kind of machine measured both, as their draws are the same. Elsewhere a rounding
+    may sample another token.
+    """
+    deviation = 0.0
+    for grid in grids_of(plan, table):
+        for generator, (policy, cell) in zip(GENERATORS, grid.policies.items(), strict=False):
+            for metric, own in load_cell(root, cell).round_metrics().items():
+                if metric in SET_METRICS:
+                    value = table.at(grid.seed, generator, policy, metric).value
+                    deviation = max(deviation, abs((value or 0.0) - (own.value or 0.0)))
+    return deviation
+
+
+def _diagonal_note(deviation: float) -> str:
+    if deviation == 0.0:
+        return f"equal to the last digit to what {COEVOLVED}'s rounds measured"
+    return (
+        f"at most {deviation:.2g} from what {COEVOLVED}'s rounds measured, on another machine: a "
+        "rounding may sample another token"
+    )
+
+
+def _gaps(plan: Plan, root: Path, table: GridTable) -> list[Difference]:
+    values = grid_values(plan, root, table, GAP)
+    return [
+        compare_values(
+            GAP,
+            (f"{BEST} on {policy}", values[BEST, policy]),
+            (f"{other} on {policy}", values[other, policy]),
+            number,
+        )
+        for other in (G_STALE, "G_1", "G_0")
+        for number, policy in enumerate(POLICIES)
+    ]
+
+
+def _without(plan: Plan, keys: Collection[str]) -> Plan:
+    """Return the plan with each path ending before the first cell that is left out."""
+    paths = {
+        place: tuple(takewhile(lambda key: key not in keys, path))
+        for place, path in plan.paths.items()
+    }
+    return replace(plan, paths={place: path for place, path in paths.items() if path})
+
+
+def _paths_under(plan: Plan, arm: str) -> dict[int, tuple[str, ...]]:
+    """Return the arm's path by seed, of seeds in which it starts from `coevolved`'s P_1."""
+    paths = {seed: keys for (name, seed), keys in plan.paths.items() if name == arm}
+    return {
+        seed: keys
+        for seed, keys in paths.items()
+        if len(keys) > LAST_ROUND and plan.paths.get((COEVOLVED, seed), ())[1:2] == keys[1:2]
+    }
+
+
+def _why_not(plan: Plan, arm: str) -> str:
+    paths = [keys for (name, _), keys in plan.paths.items() if name == arm]
+    if not paths:
+        return f"it takes the arm {arm}"
+    if max(map(len, paths)) <= LAST_ROUND:
+        return f"it takes {LAST_ROUND} rounds of {arm}"
+    return f"{arm} does not start from the P_1 of {COEVOLVED}"
+
+
+def _values(
+    plan: Plan, root: Path, paths: Mapping[int, tuple[str, ...]], round_number: int
+) -> dict[int, ArmValues]:
+    return {
+        seed: arm_values(plan, root, keys[round_number], QUALITY) for seed, keys in paths.items()
+    }
+
+
+def _figures_grid(table: GridTable) -> Grid:
+    count = len(table.seeds)
+    seeds = "1 seed" if count == 1 else f"mean of {count} seeds"
+    rows = tuple(
+        (
+            f"{generator} on {policy}",
+            *(ROUND_METRICS[m].show(table.mean(generator, policy, m)) for m in SHOWN),
+        )
+        for policy in POLICIES
+        for generator in GENERATORS
+    )
+    heads = ("generator", *(ROUND_METRICS[name].label for name in SHOWN))
+    return Grid(f"Each generator on each policy's held-out responses, {seeds}", heads, rows)
+
+
+def _difference_grids(title: str, head: str, rows: Mapping[str, Difference]) -> list[Grid]:
+    """Return a table of intervals and one of what they rest on."""
+    intervals, rests = [], []
+    for name, one in rows.items():
+        low, high, over, p, p_holm, better = evidence(one)
+        intervals.append((name, signed(one.mean), low, high, p, p_holm, better))
+        rests.append((name, *counts(one), over if over != NOTHING else one.estimate.lacking))
+    heads = (head, "mean", f"{LEVEL:.0%} from", "to", "p", "p Holm", "better on")
+    second = (head, "seeds", "prompts", "rows", "other's rows", "is over")
+    return [Grid(title, heads, tuple(intervals)), Grid("What it rests on", second, tuple(rests))]

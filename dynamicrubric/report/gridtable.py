@@ -1,0 +1,223 @@
+"""The G x P grid as figures: read, checked against their cells, one row a figure."""
+
+from __future__ import annotations
+
+import csv
+import json
+import math
+import statistics
+from collections.abc import Mapping
+from dataclasses import astuple, dataclass, fields
+from functools import cached_property
+from pathlib import Path
+from typing import Any, Final
+
+from dynamicrubric.errors import UserError
+from dynamicrubric.grid import GENERATORS, POLICIES, PlannedGrid, planned_grids
+from dynamicrubric.gridfiles import FIGURES_FILE, RUBRICS_FILE
+from dynamicrubric.plan import Plan
+from dynamicrubric.report.cellfiles import (
+    EVALUATION,
+    RUN_IT,
+    SET_METRICS,
+    Measured,
+    check_rubric_figures,
+    checked_file,
+)
+from dynamicrubric.report.differences import ArmValues, check_figure
+from dynamicrubric.stats import MIN_SEEDS, prompt_means
+from dynamicrubric.types import mean_of
+
+RECORD_FILE: Final = "record.json"
+Place = tuple[int, str, str, str]
+
+
+@dataclass(frozen=True)
+class GridRow:
+    """One figure: a row of results/grid.csv."""
+
+    seed: int
+    generator: str
+    policy: str
+    metric: str
+    value: float | None
+    n_scored: int
+    n_total: int
+
+
+@dataclass(frozen=True)
+class GridTable:
+    """The grids of a study; no rows if none is planned.
+
+    Attributes:
+        rows: by seed, generator, policy and metric.
+        seeds: seeds that have a grid, rising.
+    """
+
+    rows: tuple[GridRow, ...] = ()
+    seeds: tuple[int, ...] = ()
+
+    def __post_init__(self) -> None:
+        """Assert that no figure is missing or doubled."""
+        expected = {
+            (seed, generator, policy, metric)
+            for seed in self.seeds
+            for generator in GENERATORS
+            for policy in POLICIES
+            for metric in SET_METRICS
+        }
+        assert len(self._by_place) == len(self.rows), "a figure of the grid is there twice"
+        assert set(self._by_place) == expected, "figures of the grid too few or too many"
+
+    @cached_property
+    def _by_place(self) -> Mapping[Place, GridRow]:
+        return {(row.seed, row.generator, row.policy, row.metric): row for row in self.rows}
+
+    def at(self, seed: int, generator: str, policy: str, metric: str) -> GridRow:
+        """Return one figure."""
+        return self._by_place[seed, generator, policy, metric]
+
+    def mean(self, generator: str, policy: str, metric: str) -> float | None:
+        """Return the mean over seeds, None unless every seed has a value."""
+        values = self._values(generator, policy, metric)
+        return statistics.fmean(values) if values else None
+
+    def standard_error(self, generator: str, policy: str, metric: str) -> float | None:
+        """Return the standard error of the mean over seeds; None with fewer than `MIN_SEEDS`."""
+        values = self._values(generator, policy, metric)
+        if len(values) < MIN_SEEDS:
+            return None
+        return statistics.stdev(values) / math.sqrt(len(values))
+
+    def _values(self, generator: str, policy: str, metric: str) -> list[float]:
+        found = [self.at(seed, generator, policy, metric).value for seed in self.seeds]
+        known = [value for value in found if value is not None]
+        return known if len(known) == len(found) else []
+
+
+def missing_grids(plan: Plan, root: Path) -> tuple[str, ...]:
+    """Return the keys of planned grids that are not there, or not of this plan's artefacts."""
+    grids = planned_grids(plan)
+    return tuple(key for key, grid in grids.items() if _find_record(grid, root) is None)
+
+
+def read_grids(plan: Plan, root: Path, *, partial: bool = False) -> GridTable:
+    """Read the grids of a plan.
+
+    Args:
+        plan: the lattice of cells.
+        root: the project's folder.
+        partial: leave out the seeds of `missing_grids`.
+
+    Raises:
+        UserError: grids are missing or were measured of other artefacts (all are named), or a
+            figure is impossible.
+    """
+    grids = planned_grids(plan)
+    missing = missing_grids(plan, root)
+    if partial:
+        grids = {key: grid for key, grid in grids.items() if key not in missing}
+    elif missing:
+        raise UserError(
+            doing="reading the G x P grid",
+            got=f"no grid, or one of other generators or responses, for {', '.join(missing)}",
+            expected=f"one of what the plan's cells hold now for each of {', '.join(grids)}",
+            remedy=RUN_IT,
+        )
+    rows = tuple(
+        GridRow(grid.seed, generator, policy, metric, found.value, found.n_scored, found.n_total)
+        for grid in grids.values()
+        for (generator, policy), figures in _figures(grid, root).items()
+        for metric, found in figures.items()
+    )
+    return GridTable(rows, tuple(grid.seed for grid in grids.values()))
+
+
+def grids_of(plan: Plan, table: GridTable) -> list[PlannedGrid]:
+    """Return the grids whose figures a table has: all that are planned, unless it is partial."""
+    return [grid for grid in planned_grids(plan).values() if grid.seed in table.seeds]
+
+
+def grid_values(
+    plan: Plan, root: Path, table: GridTable, metric: str
+) -> dict[tuple[str, str], dict[int, ArmValues]]:
+    """Return a metric by prompt for each (generator, policy) and seed of the table.
+
+    Args:
+        plan: the lattice of cells.
+        root: the project's folder.
+        table: its grids, as `read_grids` returns them.
+        metric: a column of the rubrics' table.
+
+    Raises:
+        UserError: the table of rubrics is altered, or does not give the grid's figures.
+    """
+    # Imported here: `import dynamicrubric.cli` has to stay fast.
+    import pyarrow.parquet as pq
+
+    found: dict[tuple[str, str], dict[int, ArmValues]] = {}
+    for grid in grids_of(plan, table):
+        folder = root / grid.directory
+        path = checked_file(folder / RUBRICS_FILE, _read_record(folder))
+        columns = ["generator", "policy", "prompt_id", metric]
+        rows = pq.read_table(path, columns=columns).to_pylist()
+        for generator in GENERATORS:
+            for policy in POLICIES:
+                own = [
+                    (str(row["prompt_id"]), row[metric])
+                    for row in rows
+                    if (row["generator"], row["policy"]) == (generator, policy)
+                ]
+                said = table.at(grid.seed, generator, policy, metric)
+                figure = Measured(said.value, said.n_scored, said.n_total)
+                check_figure(path, metric, mean_of([value for _, value in own]), figure)
+                values = ArmValues(prompt_means(own), figure)
+                found.setdefault((generator, policy), {})[grid.seed] = values
+    return found
+
+
+def write_grid_csv(table: GridTable, path: Path) -> None:
+    """Write one row a figure, none if there is no grid; an empty value: nothing was scored."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with path.open("w", encoding="utf-8", newline="") as stream:
+        writer = csv.writer(stream, lineterminator="\n")
+        writer.writerow(field.name for field in fields(GridRow))
+        writer.writerows(astuple(row) for row in table.rows)
+
+
+def _find_record(grid: PlannedGrid, root: Path) -> Mapping[str, Any] | None:
+    """Return the grid's record if it was measured of what its folders hold now."""
+    folders = dict(grid.generators)
+    folders |= {name: f"{cell.directory}/{EVALUATION}" for name, cell in grid.policies.items()}
+    inputs = {name: _read_record(root / folder) for name, folder in folders.items()}
+    hashes = {name: found["content_hash"] if found else "" for name, found in inputs.items()}
+    record = _read_record(root / grid.directory)
+    if record is None or record["step_version"] != grid.entry["version"]:
+        return None
+    return record if record["inputs"] == hashes else None
+
+
+def _read_record(folder: Path) -> Mapping[str, Any] | None:
+    try:
+        found: Mapping[str, Any] = json.loads((folder / RECORD_FILE).read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        return None
+    return found
+
+
+def _figures(grid: PlannedGrid, root: Path) -> dict[tuple[str, str], dict[str, Measured]]:
+    folder = root / grid.directory
+    path = checked_file(folder / FIGURES_FILE, _read_record(folder))
+    stored = json.loads(path.read_text(encoding="utf-8"))["metrics"]
+    found = {
+        (generator, policy): {
+            name: Measured(**stored[generator][policy][name])
+            for name in SET_METRICS
+            if name in stored[generator][policy]
+        }
+        for generator in GENERATORS
+        for policy in POLICIES
+    }
+    for (_, policy), figures in found.items():
+        check_rubric_figures(path, figures, grid.policies[policy].recipe.responses_per_set)
+    return found

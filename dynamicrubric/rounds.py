@@ -1,0 +1,99 @@
+"""What each round of an arm computes: an arm's recipe turned into its cells' recipes."""
+
+from __future__ import annotations
+
+from dynamicrubric.cells import (
+    CellRecipe,
+    EvaluationSettings,
+    GeneratorTraining,
+    PolicyTraining,
+    ResponseSource,
+    RubricSettings,
+)
+from dynamicrubric.config import EvaluationConfig, GeneratorConfig, RecipeConfig
+from dynamicrubric.versions import STEP_VERSIONS
+
+
+def cell_recipe(
+    arm: RecipeConfig, evaluation: EvaluationConfig, seed: int, round_number: int, rounds: int
+) -> CellRecipe:
+    """Return the recipe of one round.
+
+    Args:
+        arm: the arm's full recipe.
+        evaluation: how every arm is measured.
+        seed: the run's seed.
+        round_number: 0 measures the untrained policy.
+        rounds: T of the arm; a generator trained upfront gets all rounds' steps in the first.
+    """
+    training_round = round_number > 0
+    names = ["sample_responses", "evaluate_round"]
+    names += ["train_generator", "keep_generator", "train_policy"] if training_round else []
+    return CellRecipe(
+        seed=seed,
+        round=round_number,
+        responses_per_set=arm.responses_per_set,
+        rubrics=RubricSettings(
+            evaluator=arm.evaluator,
+            min_items=arm.min_rubric_items,
+            max_items=arm.max_rubric_items,
+            sampling=arm.generator.sampling,
+            weights=arm.weights,
+        ),
+        verifier=arm.verifier,
+        generator_from="start" if _reverts(arm, round_number) else "previous",
+        generator_training=_generator_training(arm, round_number, rounds),
+        policy_training=_policy_training(arm) if training_round else None,
+        policy_sampling=arm.policy.sampling,
+        evaluation=EvaluationSettings(**evaluation.model_dump()),
+        versions={name: STEP_VERSIONS[name] for name in names},
+    )
+
+
+def _generator_training(
+    arm: RecipeConfig, round_number: int, rounds: int
+) -> GeneratorTraining | None:
+    """Return what the generator trains on in this round, or None if it is kept as it is.
+
+    In round 1 the current policy is the start policy: `fresh`, `stale`, `once` and `reverted` are
+    one recipe.
+    """
+    generator = arm.generator
+    first, later = round_number == 1, round_number > 1
+    source: ResponseSource | None = None
+    if generator.update == "upfront":
+        source = "anchors" if first else None
+    elif generator.update in ("once", "reverted"):
+        source = "current" if first else None
+    elif generator.update == "fresh":
+        source = "current" if first or later else None
+    elif generator.update == "stale":
+        source = "current" if first else "start" if later else None
+    if source is None:
+        return None
+    return GeneratorTraining(
+        responses=source,
+        objective=generator.objective,
+        steps=_generator_steps(generator, round_number, rounds),
+        prompts_per_step=generator.prompts_per_step,
+        group_size=generator.group_size,
+        learning_rate=generator.learning_rate,
+        kl_beta=generator.kl_beta,
+        max_invalid_rate=generator.max_invalid_rate,
+        anchor_swap_rate=arm.anchor_swap_rate,
+    )
+
+
+def _generator_steps(generator: GeneratorConfig, round_number: int, rounds: int) -> int:
+    """Return the steps of one training; all rounds' together for a generator trained upfront."""
+    if generator.update == "upfront":
+        return generator.first_steps + (rounds - 1) * generator.steps
+    return generator.first_steps if round_number == 1 else generator.steps
+
+
+def _policy_training(arm: RecipeConfig) -> PolicyTraining:
+    return PolicyTraining(**arm.policy.model_dump(include=set(PolicyTraining.model_fields)))
+
+
+def _reverts(arm: RecipeConfig, round_number: int) -> bool:
+    return arm.generator.update == "reverted" and round_number > 1

@@ -1,0 +1,93 @@
+"""Sections of the config that no arm changes: world, backbone, warm starts, measurement, runtime.
+
+Also what all sections are made of: `Section` and the bounded number types.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal, Self
+
+from pydantic import BaseModel, ConfigDict, Field, StringConstraints, model_validator
+
+Rate = Annotated[float, Field(ge=0.0, le=1.0)]
+LearningRate = Annotated[float, Field(gt=0.0, lt=1.0)]
+Steps = Annotated[int, Field(ge=1, le=1_000_000)]
+Slug = Annotated[str, StringConstraints(pattern=r"^[a-z][a-z0-9_]{0,31}$")]
+RESERVED_SLUGS = frozenset(
+    {"con", "prn", "aux", "nul"} | {f"{port}{n}" for port in ("com", "lpt") for n in range(10)}
+)
+
+
+class Section(BaseModel):
+    """A part of the config: immutable, strict about types, closed to unknown keys."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=True, allow_inf_nan=False)
+
+
+class WorldConfig(Section):
+    """The embedded world, postcards: its prompts and anchors."""
+
+    name: Literal["postcards"]
+    seed: Annotated[int, Field(ge=0)]
+    """Seed of everything in the world: splits, texts of the warm start, anchors."""
+    num_heldout_prompts: Annotated[int, Field(ge=8, le=120)]
+    """Combinations that no training step sees; at most half of the world's 240."""
+    num_anchors: Annotated[int, Field(ge=2, le=12)]
+    """Length n of an anchor list; the paper uses Nectar's 7."""
+
+
+class BackboneConfig(Section):
+    """Shape of the two small Llama models of the embedded world."""
+
+    hidden_size: Annotated[int, Field(ge=16, le=4096, multiple_of=8)]
+    num_layers: Annotated[int, Field(ge=1, le=64)]
+    num_heads: Annotated[int, Field(ge=1, le=64)]
+    vocab_size: Annotated[int, Field(ge=300, le=65_536)]
+
+    @model_validator(mode="after")
+    def _heads_divide_hidden_size(self) -> Self:
+        if self.hidden_size % self.num_heads:
+            raise ValueError(
+                f"hidden_size {self.hidden_size} is not a multiple of num_heads {self.num_heads}"
+            )
+        if (self.hidden_size // self.num_heads) % 2:  # rotary positions turn pairs of numbers
+            raise ValueError(
+                f"hidden_size {self.hidden_size} over num_heads {self.num_heads} is "
+                f"{self.hidden_size // self.num_heads} numbers a head; an even number is needed"
+            )
+        return self
+
+
+class SupervisedConfig(Section):
+    """One warm start by supervised fine-tuning (TRL's SFTTrainer)."""
+
+    steps: Steps
+    batch_size: Annotated[int, Field(ge=1, le=4096)]
+    learning_rate: LearningRate
+
+
+class WarmStartConfig(Section):
+    """Warm starts that turn the random backbone into P_0 and G_0."""
+
+    policy: SupervisedConfig
+    generator: SupervisedConfig
+
+
+class EvaluationConfig(Section):
+    """Measurement on held-out prompts after each round."""
+
+    sets_per_prompt: Annotated[int, Field(ge=1, le=64)]
+    """Response sets sampled for each held-out prompt."""
+    max_invalid_rate: Rate
+    """Share of invalid rubrics above which the evaluation fails."""
+
+
+class RuntimeConfig(Section):
+    """Where and how fast: never part of any identity."""
+
+    slots: Annotated[int, Field(ge=1, le=64)]
+    """GPUs, or on a CPU machine the tasks that may run side by side."""
+    threads_per_task: Annotated[int, Field(ge=1, le=256)]
+    task_deadline_minutes: Annotated[float, Field(gt=0.0, le=100_000.0)]
+    """Wall-clock limit of one GPU task, counted from when it holds its slot."""
+    checkpoint_every_steps: Steps

@@ -1,0 +1,71 @@
+"""The share done that a person sees: it counts finished steps and never falls."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from dynamicrubric.config import load_config
+from dynamicrubric.plan import expand
+from flows.progress import Progress
+from flows.stages import Stage, stages_of
+from tasks.study import write_status
+
+ROOT = Path(__file__).resolve().parents[2]
+CELL = "round@coevolved-s1-r1"
+
+
+class Shown:
+    """A progress display and the status files that it reads."""
+
+    def __init__(self, work: Path) -> None:
+        self.work = work
+        plan = expand(load_config(ROOT / "params.yaml"))
+        stages = stages_of(plan, {"policy": 100, "generator": 100})
+        self.stage: Stage = next(stage for stage in stages if stage.name == CELL)
+        training = plan.cells["coevolved-s1-r1"].recipe.policy_training
+        assert training is not None
+        self.policy_steps = training.steps
+        self.generator_steps = self.stage.num_steps - training.steps
+        self.progress = Progress(plan, stages, work)
+        self.progress.begin(CELL)
+
+    def at(self, step: str, line: tuple[int, int] | None = None) -> float:
+        """Return the share done when the cell is on a step, at (step, total) of its log."""
+        log = self.work / f"{step}.jsonl"
+        if line is not None:
+            log.write_text(json.dumps({"step": line[0], "total": line[1]}) + "\n")
+        write_status(self.work, self.stage.group, step, log)
+        return self.progress.share_done()
+
+
+@pytest.fixture
+def shown(tmp_path: Path) -> Shown:
+    return Shown(tmp_path)
+
+
+def test_share_done_never_falls_through_a_round(shown: Shown) -> None:
+    shares = [
+        shown.progress.share_done(),
+        shown.at("sample_responses"),
+        shown.at("train_generator"),
+        shown.at("train_generator", (shown.generator_steps, shown.generator_steps)),
+        shown.at("train_policy"),  # has not logged yet
+        shown.at("train_policy", (1, shown.policy_steps)),
+        shown.at("train_policy", (shown.policy_steps, shown.policy_steps)),
+        shown.at("evaluate_round"),
+    ]
+    assert shares == sorted(shares)
+    assert shares[0] == shares[2] == 0.0
+    assert shares[2] < shares[3] == shares[4] < shares[5] < shares[6] == shares[7]
+    shown.progress.end(CELL, "done")
+    assert shown.progress.share_done() > shares[-1]
+
+
+def test_share_done_of_a_stage_that_begins_again_starts_anew(shown: Shown) -> None:
+    assert shown.at("evaluate_round") > 0.0
+    (shown.work / "status" / f"{shown.stage.group}.json").unlink()
+    shown.progress.begin(CELL)
+    assert shown.progress.share_done() == 0.0
