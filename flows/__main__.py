@@ -130,14 +130,21 @@ def grid(key: Annotated[str, typer.Argument(help="A grid of cells.yaml.")]) -> N
 
 
 @app.command()
-def compare() -> None:
+def compare(
+    partial: Annotated[
+        bool,
+        typer.Option(
+            "--partial", help="Draw what an unfinished or damaged study has: results/partial."
+        ),
+    ] = False,
+) -> None:
     """Compare the arms of a finished study."""
 
     def run() -> None:
         from flows.compare import compare as run_compare
         from flows.nesting import run_nested
 
-        run_nested(run_compare)
+        run_nested(run_compare, partial=partial)
 
     _with_server(run)
 

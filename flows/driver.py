@@ -149,7 +149,8 @@ def _say_results(study: Study, console: Console) -> None:
     results = Path("results")
     console.print(
         Text(
-            f"\nTable:   {results / 'table.md'}; every figure in {results / 'metrics.csv'}\n"
+            f"\nReport:  {results / 'report' / 'index.html'}, for any browser\n"
+            f"Table:   {results / 'table.md'}; every figure in {results / 'metrics.csv'}\n"
             f"Picture: {results / 'study.png'}; generators by policies: {results / 'grid.png'}\n"
             "Logs:    work/logs, a folder for each cell\n"
             "Pages:   `make ui` serves Prefect at http://127.0.0.1:4200 and MLflow at "

@@ -25,7 +25,7 @@ T = TypeVar("T")
 _TROUBLE: Final = (PrefectException, httpx.HTTPError, OSError)
 
 
-def run_nested(flow: Flow[..., T], **arguments: str) -> None:
+def run_nested(flow: Flow[..., T], **arguments: str | bool) -> None:
     """Run a stage's flow, under the study's task that runs it if there is one."""
     parent = os.environ.get(TASK_RUN)
     made = _make_run(flow, arguments, UUID(parent)) if parent else None
@@ -35,7 +35,7 @@ def run_nested(flow: Flow[..., T], **arguments: str) -> None:
         run_flow(flow, flow_run=made)
 
 
-def _make_run(flow: Flow[..., T], arguments: dict[str, str], parent: UUID) -> FlowRun | None:
+def _make_run(flow: Flow[..., T], arguments: dict[str, str | bool], parent: UUID) -> FlowRun | None:
     """Make the flow's run; None if the server has no such task (yet): then it stands alone."""
     try:
         with get_client(sync_client=True) as client:

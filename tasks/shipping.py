@@ -138,9 +138,17 @@ def ship_study(plan: Plan, root: Path, config: Config) -> TrackingOutcome:
 def log_comparison(
     plan: Plan, comparison: Comparison, root: Path, config: Config
 ) -> TrackingOutcome:
-    """Log the comparison to a run of its own: means by round and arm, table, picture, figures."""
+    """Log the comparison to a run of its own: means by round and arm, differences, all files.
+
+    Raises:
+        ValueError: the comparison is partial; a tracker would show it as the study's.
+    """
+    if comparison.faults:
+        raise ValueError("a partial comparison is none of the tracker's")
     table = comparison.outcomes
-    study, content = study_hash(plan), hash_of([sha256_of(path) for path in comparison.files])
+    report = sorted(comparison.report.rglob("*.*")) if comparison.report else []
+    files = [path for path in (*comparison.files, *report) if path.is_file()]
+    study, content = study_hash(plan), hash_of([sha256_of(path) for path in files])
     points = [
         Point(f"{metric}/{arm}", value, number)
         for metric in ROUND_METRICS
@@ -148,6 +156,7 @@ def log_comparison(
         for number in range(table.last_round + 1)
         if (value := table.mean(arm, number, metric)) is not None
     ]
+    points += _difference_points(comparison)
 
     def act() -> tuple[str, ...]:
         store = open_store(root)
@@ -161,12 +170,28 @@ def log_comparison(
             store.send_points(run_id, points, store.client.get_run(run_id).info.start_time)
             for path in comparison.files:
                 store.client.log_artifact(run_id, str(path))
+            if comparison.report is not None:
+                store.client.log_artifacts(run_id, str(comparison.report), "report")
             store.client.log_text(run_id, config_text(config), "config/params.json")
             store.close(run_id, "FINISHED")
             store.replace(old, run_id)
         return (run_id,)
 
     return shipping("tracking the comparison", act)
+
+
+def _difference_points(comparison: Comparison) -> list[Point]:
+    """Return each difference, its interval's ends and its corrected p-value at its round."""
+    return [
+        Point(f"difference/{found.metric}/{found.other}/{name}", value, found.round)
+        for found in comparison.differences
+        for name, value in zip(
+            ("mean", "low", "high", "p_corrected"),
+            (found.mean, *(found.estimate.interval or (None, None)), found.p_corrected),
+            strict=True,
+        )
+        if value is not None
+    ]
 
 
 def reconcile(root: Path) -> TrackingOutcome:

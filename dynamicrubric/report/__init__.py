@@ -1,22 +1,27 @@
 """Comparison of arms: figures, paired differences, tables and the picture.
 
 `write_comparison` reads the cells of a plan and writes results/metrics.csv, results/table.md and
-results/study.png (and .svg), and of the G x P grid results/grid.csv and results/grid.png (and
-.svg). No torch, no tracker; heavy imports happen when something is drawn.
+results/study.png (and .svg), of the G x P grid results/grid.csv and results/grid.png (and .svg),
+and results/report (the page, its pictures and tables). No torch, no tracker; heavy imports happen
+when something is drawn.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
 
 from dynamicrubric.durable import naming
+from dynamicrubric.errors import UserError
 from dynamicrubric.grid import COEVOLVED
 from dynamicrubric.plan import Plan
+from dynamicrubric.report.build import Material, write_report
 from dynamicrubric.report.coevolution import CoEvolution, read_coevolution
 from dynamicrubric.report.differences import TABLES, Difference, corrected, paired_differences
+from dynamicrubric.report.faults import Fault, refuse
+from dynamicrubric.report.gather import gather
 from dynamicrubric.report.gridtable import write_grid_csv
 from dynamicrubric.report.heatmap import draw_grid, heat_map
 from dynamicrubric.report.outcomes import (
@@ -25,6 +30,7 @@ from dynamicrubric.report.outcomes import (
     collect_outcomes,
     write_metrics_csv,
 )
+from dynamicrubric.report.page import Section
 from dynamicrubric.report.picture import draw_study
 from dynamicrubric.report.table import console, markdown
 
@@ -32,8 +38,10 @@ __all__ = [
     "CoEvolution",
     "Comparison",
     "Difference",
+    "Fault",
     "Outcome",
     "OutcomeTable",
+    "Section",
     "collect_outcomes",
     "compare_arms",
     "console",
@@ -59,6 +67,8 @@ class Comparison:
         questions: the question of each arm.
         coevolution: the G x P grid, and P_1 -> P_2 under each generator.
         files: metrics.csv, table.md, study.png, study.svg, grid.csv, grid.png, grid.svg.
+        report: the folder of the page, its pictures and tables; None if nothing was written.
+        faults: cells that are not in it; empty unless it is partial.
     """
 
     outcomes: OutcomeTable
@@ -66,28 +76,54 @@ class Comparison:
     questions: Mapping[str, str]
     coevolution: CoEvolution
     files: tuple[Path, ...] = ()
+    report: Path | None = None
+    faults: tuple[Fault, ...] = ()
+
+    @property
+    def mark(self) -> str:
+        """The sentence that marks a partial comparison wherever it is shown; else empty."""
+        count = len(self.faults)
+        if not count:
+            return ""
+        return f"PARTIAL: {count} cell{'s' * (count > 1)} missing or damaged; not a finished study"
 
 
-def compare_arms(plan: Plan, questions: Mapping[str, str], root: Path) -> Comparison:
+def compare_arms(
+    plan: Plan, questions: Mapping[str, str], root: Path, faults: Sequence[Fault] = ()
+) -> Comparison:
     """Read the figures of a plan and pair its arms; nothing is written.
+
+    Args:
+        plan: the lattice of cells.
+        questions: the question of each arm, from params.yaml.
+        root: the project's folder, which holds data/runs.
+        faults: cells to leave out; the comparison is partial then.
 
     Raises:
         UserError: cells are missing (all are named) or their figures are impossible.
     """
-    outcomes = collect_outcomes(plan, root)
+    without = {fault.key for fault in faults}
+    outcomes = collect_outcomes(plan, root, without)
     arm = FIRST_CHOICE if FIRST_CHOICE in outcomes.arms else outcomes.arms[0]
     differences = corrected(
         [
             found
             for metric in TABLES
-            for found in paired_differences(plan, root, arm=arm, metric=metric)
+            for found in paired_differences(plan, root, arm=arm, metric=metric, without=without)
         ]
     )
-    return Comparison(outcomes, differences, dict(questions), read_coevolution(plan, root))
+    coevolution = read_coevolution(plan, root, partial=bool(faults), without=without)
+    return Comparison(outcomes, differences, dict(questions), coevolution, faults=tuple(faults))
 
 
 def write_comparison(
-    plan: Plan, questions: Mapping[str, str], root: Path, results: Path
+    plan: Plan,
+    questions: Mapping[str, str],
+    root: Path,
+    results: Path,
+    *,
+    partial: bool = False,
+    sections: Sequence[Section] = (),
 ) -> Comparison:
     """Compare the arms of a plan and write the results.
 
@@ -96,22 +132,46 @@ def write_comparison(
         questions: the question of each arm, from params.yaml.
         root: the project's folder, which holds data/runs.
         results: folder to write into.
+        partial: leave out what is missing or damaged, and say so on everything that is written.
+        sections: sections that the page has beside the report's own.
 
     Raises:
-        UserError: as `compare_arms`.
+        UserError: cells are missing or damaged (all are named); with `partial`, all of them are.
     """
-    found = compare_arms(plan, questions, root)
+    gathered = gather(plan, root)
+    if gathered.faults and not partial:
+        raise refuse(gathered.faults, gathered.num_cells)
+    if not gathered.cells:
+        raise UserError(
+            doing="drawing a partial comparison",
+            got=f"none of {gathered.num_cells} cells",
+            expected="at least one finished cell",
+            remedy="run the study first",
+        )
+    found = compare_arms(plan, questions, root, gathered.faults)
+    files = _write_files(found, results)
+    material = Material(
+        found.outcomes, found.differences, found.questions, gathered, found.mark, sections
+    )
+    report = write_report(material, results)
+    return replace(found, files=files, report=report)
+
+
+def _write_files(found: Comparison, results: Path) -> tuple[Path, ...]:
+    """Write the tables and pictures beside the report; return their paths."""
     figures, table = results / "metrics.csv", results / "table.md"
-    table_text = markdown(found.outcomes, found.differences, questions, found.coevolution)
+    text = markdown(
+        found.outcomes, found.differences, found.questions, found.coevolution, found.mark
+    )
     grid, picture, grid_map = (results / name for name in ("grid.csv", "study.png", "grid.png"))
     with naming(figures):
         write_metrics_csv(found.outcomes, figures)
     with naming(table):
-        table.write_text(table_text, encoding="utf-8")
+        table.write_text(text, encoding="utf-8")
     with naming(picture):
-        pictures = draw_study(found.outcomes, picture)
+        pictures = draw_study(found.outcomes, picture, found.mark)
     with naming(grid):
         write_grid_csv(found.coevolution.table, grid)
     with naming(grid_map):
-        maps = draw_grid(found.coevolution.table, grid_map)
-    return replace(found, files=(figures, table, *pictures, grid, *maps))
+        maps = draw_grid(found.coevolution.table, grid_map, found.mark)
+    return (figures, table, *pictures, grid, *maps)

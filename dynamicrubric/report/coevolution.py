@@ -95,9 +95,12 @@ def read_coevolution(
     paths = {generator: _paths_under(plan, generator) for generator in UNDER}
     planned = {generator: own for generator, own in paths.items() if own}
     starts, ends = ({g: _values(plan, root, own, t) for g, own in planned.items()} for t in (1, 2))
-    gains = [compare_values(QUALITY, (f"under {g}", ends[g]), ("P_1", starts[g])) for g in planned]
+    gains = [
+        compare_values(QUALITY, (f"under {g}", ends[g]), ("P_1", starts[g]), LAST_ROUND)
+        for g in planned
+    ]
     against = [
-        compare_values(QUALITY, (f"under {BEST}", ends[BEST]), (f"under {g}", ends[g]))
+        compare_values(QUALITY, (f"under {BEST}", ends[BEST]), (f"under {g}", ends[g]), LAST_ROUND)
         for g in planned
         if g != BEST and BEST in planned and ends[g].keys() & ends[BEST].keys()
     ]
@@ -203,9 +206,10 @@ def _gaps(plan: Plan, root: Path, table: GridTable) -> list[Difference]:
             GAP,
             (f"{BEST} on {policy}", values[BEST, policy]),
             (f"{other} on {policy}", values[other, policy]),
+            number,
         )
         for other in (G_STALE, "G_1", "G_0")
-        for policy in POLICIES
+        for number, policy in enumerate(POLICIES)
     ]
 
 

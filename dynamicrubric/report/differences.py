@@ -1,4 +1,6 @@
-"""Paired differences between arms, prompt by prompt, on the last round's held-out responses.
+"""Paired differences between arms, prompt by prompt, on the held-out responses of one round.
+
+The round is the last one that both arms reach with every seed that they share.
 
 Arms answer the same held-out prompts, so they are compared prompt by prompt: first the mean within
 each prompt (its sets and samples are not independent of each other), then the difference, then the
@@ -10,8 +12,9 @@ from __future__ import annotations
 
 import math
 import statistics
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cache
 from pathlib import Path
 from typing import Final
 
@@ -89,6 +92,7 @@ class Difference:
         rows: (scored, all) rows of the arm's tables, summed over the seeds.
         other_rows: the same of the other arm.
         unpaired_seeds: seeds of one of the two arms alone, left out of the comparison, by arm.
+        round: the round that is compared.
         p_corrected: p-value after Holm's correction over the table, see `corrected`.
     """
 
@@ -103,32 +107,64 @@ class Difference:
     rows: tuple[int, int]
     other_rows: tuple[int, int]
     unpaired_seeds: Mapping[str, tuple[int, ...]]
+    round: int
     p_corrected: float | None = None
 
 
 def paired_differences(
-    plan: Plan, root: Path, *, arm: str, metric: str = "true_quality"
+    plan: Plan,
+    root: Path,
+    *,
+    arm: str,
+    metric: str = "true_quality",
+    without: Collection[str] = frozenset(),
 ) -> tuple[Difference, ...]:
-    """Compare one arm with each other arm on the last round that all of them have.
+    """Compare one arm with each other arm.
 
     Args:
         plan: the lattice of cells.
         root: the project's folder.
         arm: the arm that the others are compared to.
         metric: a key of `TABLES`.
+        without: keys of cells that are not there: a seed whose cell is one of them is left out of
+            its comparison and named there.
 
     Raises:
         UserError: a cell is missing, two arms were measured on different prompts, or a cell's table
             does not give the cell's figure.
     """
-    others = [name for name in dict.fromkeys(name for name, _ in plan.paths) if name != arm]
-    values: dict[str, dict[int, ArmValues]] = {}
-    last = min(len(keys) for keys in plan.paths.values()) - 1
+    paths: dict[str, dict[int, tuple[str, ...]]] = {}
     for (name, seed), keys in plan.paths.items():
-        values.setdefault(name, {})[seed] = arm_values(plan, root, keys[last], metric)
-    return tuple(
-        compare_values(metric, (arm, values[arm]), (name, values[name])) for name in others
-    )
+        paths.setdefault(name, {})[seed] = keys
+    read = cache(lambda key: arm_values(plan, root, key, metric))
+    found = []
+    for other in paths:
+        if other == arm:
+            continue
+        last = common_round(paths[arm], paths[other])
+        values = [
+            {
+                seed: read(keys[last])
+                for seed, keys in paths[name].items()
+                if last < len(keys) and keys[last] not in without
+            }
+            for name in (arm, other)
+        ]
+        found.append(compare_values(metric, (arm, values[0]), (other, values[1]), last))
+    return tuple(found)
+
+
+def common_round(
+    first: Mapping[int, tuple[str, ...]], second: Mapping[int, tuple[str, ...]]
+) -> int:
+    """Return the last round that two arms' paths reach with every seed that they share.
+
+    >>> common_round({1: ("a0", "a1", "a2"), 2: ("b0",)}, {1: ("a0", "c1")})
+    1
+    """
+    shared = [seed for seed in first if seed in second]
+    lengths = [len(own[seed]) for seed in shared for own in (first, second)]
+    return min(lengths or [len(keys) for own in (first, second) for keys in own.values()]) - 1
 
 
 def corrected(differences: Sequence[Difference]) -> tuple[Difference, ...]:
@@ -175,6 +211,7 @@ def compare_values(
     metric: str,
     first: tuple[str, Mapping[int, ArmValues]],
     second: tuple[str, Mapping[int, ArmValues]],
+    round_number: int,
 ) -> Difference:
     """Compare two arms over the seeds that both were run with.
 
@@ -182,6 +219,7 @@ def compare_values(
         metric: what is compared.
         first: name and values by seed of the arm whose advantage is positive.
         second: the same of the arm it is compared to.
+        round_number: the round that is compared.
 
     Raises:
         UserError: they were measured on different prompts.
@@ -208,6 +246,7 @@ def compare_values(
         rows=_count_rows(mine, seeds),
         other_rows=_count_rows(theirs, seeds),
         unpaired_seeds=alone,
+        round=round_number,
     )
 
 

@@ -31,12 +31,18 @@ class Grid:
     rows: tuple[tuple[str, ...], ...]
 
 
-def evidence_grids(differences: Sequence[Difference], last_round: int) -> list[Grid]:
+def rounds_of(differences: Sequence[Difference]) -> str:
+    """Return which round is compared, in words."""
+    rounds = {found.round for found in differences}
+    return f"round {rounds.pop()}" if len(rounds) == 1 else "the last round of both arms"
+
+
+def evidence_grids(differences: Sequence[Difference]) -> list[Grid]:
     """Return the tables of intervals, one a metric, and of counts; no difference is left out."""
     heads = ("other arm", f"{LEVEL:.0%} from", "to", "is over", "p", "p Holm", "better on")
     found = [
         Grid(
-            f"{capital(ROUND_METRICS[metric].label)} in round {last_round}, {arm} minus another "
+            f"{capital(ROUND_METRICS[metric].label)} in {rounds_of(own)}, {arm} minus another "
             f"arm: {LEVEL:.0%} intervals",
             heads,
             tuple((one.other, *evidence(one)) for one in own),
@@ -104,18 +110,22 @@ def evidence(found: Difference) -> tuple[str, ...]:
         signed(low),
         signed(high),
         says.over or NOTHING,
-        _p(says.p_value),
-        _p(found.p_corrected),
+        p_text(says.p_value),
+        p_text(found.p_corrected),
         better,
     )
 
 
 def counts(found: Difference) -> tuple[str, ...]:
     """Return seeds, paired prompts and both arms' scored rows as cells of a row."""
-    paired = _span({one.n_prompts for one in found.by_seed})
-    total = _span({one.n_prompts_total for one in found.by_seed})
     rows = (f"{scored}/{total}" for scored, total in (found.rows, found.other_rows))
-    return str(len(found.by_seed)), f"{paired}/{total}", *rows
+    return str(len(found.by_seed)), paired_prompts(found), *rows
+
+
+def paired_prompts(found: Difference) -> str:
+    """Return how many prompts both arms scored, of all; the fewest and the most of a seed."""
+    paired = _span({one.n_prompts for one in found.by_seed})
+    return f"{paired}/{_span({one.n_prompts_total for one in found.by_seed})}"
 
 
 def _lacking(found: Difference) -> list[tuple[str, str]]:
@@ -142,7 +152,8 @@ def _span(values: Collection[int]) -> str:
     return str(low) if low == high else f"{low}-{high}"
 
 
-def _p(value: float | None) -> str:
+def p_text(value: float | None) -> str:
+    """Return a p-value as text, or a dash."""
     if value is None:
         return NOTHING
     return f"<{SMALLEST_P}" if value < SMALLEST_P else f"{value:.4f}"

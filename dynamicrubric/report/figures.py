@@ -9,6 +9,9 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 DOTS_PER_INCH: Final = 150
+CAPTION_COLOUR: Final = "#444444"
+MARK_COLOUR: Final = "#B00020"
+"""Of what has to be said on a picture of a study that is not whole."""
 STYLE: Final[dict[Any, Any]] = {
     "font.family": ["DejaVu Sans"],  # comes with matplotlib, so every machine draws the same
     "font.size": 12,
@@ -20,13 +23,13 @@ STYLE: Final[dict[Any, Any]] = {
 """For `matplotlib.rc_context`, both where a figure is drawn and where it is saved."""
 
 
-def save_figure(figure: Figure, path: Path) -> tuple[Path, Path]:
-    """Save a picture; return the paths of the PNG and of the SVG beside it."""
+def save_figure(figure: Figure, path: Path, style: dict[Any, Any] = STYLE) -> tuple[Path, Path]:
+    """Save a picture in the style it was drawn in; return the paths of the PNG and of its SVG."""
     import matplotlib
 
     svg = path.with_suffix(".svg")
     path.parent.mkdir(parents=True, exist_ok=True)
-    with matplotlib.rc_context(STYLE):
+    with matplotlib.rc_context(style):
         figure.savefig(path, metadata={"Software": None})
         figure.savefig(svg, metadata={"Date": None, "Creator": None})
     return path, svg

@@ -12,7 +12,13 @@ from typing import TYPE_CHECKING, Final
 from dynamicrubric.grid import G_STALE, GENERATORS, NEEDS, POLICIES
 from dynamicrubric.metrics import ROUND_METRICS
 from dynamicrubric.report.evidence import capital
-from dynamicrubric.report.figures import DOTS_PER_INCH, STYLE, save_figure
+from dynamicrubric.report.figures import (
+    CAPTION_COLOUR,
+    DOTS_PER_INCH,
+    MARK_COLOUR,
+    STYLE,
+    save_figure,
+)
 from dynamicrubric.report.gridtable import GridTable
 
 if TYPE_CHECKING:
@@ -32,11 +38,12 @@ DARK: Final = 0.55
 """Share of the scale below which the writing is white."""
 
 
-def heat_map(table: GridTable) -> Figure:
+def heat_map(table: GridTable, mark: str = "") -> Figure:
     """Draw the grid: mean over seeds, with three or more of them also its standard error.
 
     Args:
         table: the grid; without rows the picture says what is missing.
+        mark: what has to be said of the figures on the picture itself.
     """
     # Imported here: matplotlib costs a second. `Figure` instead of pyplot: no global state.
     import matplotlib
@@ -45,19 +52,21 @@ def heat_map(table: GridTable) -> Figure:
     with matplotlib.rc_context(STYLE):
         size = (15.0, 4.4) if table.rows else (9.0, 1.6)
         figure = Figure(figsize=size, dpi=DOTS_PER_INCH, layout="constrained")
+        caption = "; ".join(filter(None, (mark, _caption(table))))
+        colour = MARK_COLOUR if mark else CAPTION_COLOUR
+        figure.suptitle(caption, fontsize=11, color=colour, x=0.01, ha="left")
         if not table.rows:
             figure.text(0.5, 0.5, f"No G x P grid in this plan: it takes\n{NEEDS}.", ha="center",
                         va="center", fontsize=11)  # fmt: skip
             return figure
         for number, axes in enumerate(figure.subplots(1, len(PANELS))):
             _draw_panel(axes, table, PANELS[number], named=number == 0)
-        figure.suptitle(_caption(table), fontsize=11, color="#444444", x=0.01, ha="left")
     return figure
 
 
-def draw_grid(table: GridTable, path: Path) -> tuple[Path, Path]:
+def draw_grid(table: GridTable, path: Path, mark: str = "") -> tuple[Path, Path]:
     """Draw and save the grid; return the paths of the PNG and of the SVG beside it."""
-    return save_figure(heat_map(table), path)
+    return save_figure(heat_map(table, mark), path)
 
 
 def _draw_panel(axes: Axes, table: GridTable, metric: str, *, named: bool) -> None:
@@ -92,6 +101,8 @@ def _draw_panel(axes: Axes, table: GridTable, metric: str, *, named: bool) -> No
 
 def _caption(table: GridTable) -> str:
     count = len(table.seeds)
+    if count == 0:
+        return ""
     if count == 1:
         return "1 seed; each panel has its own scale, brighter is more"
     errors = any(table.standard_error(g, p, m) is not None

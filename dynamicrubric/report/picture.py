@@ -11,7 +11,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from dynamicrubric.metrics import ROUND_METRICS
-from dynamicrubric.report.figures import DOTS_PER_INCH, STYLE, save_figure
+from dynamicrubric.report.figures import (
+    CAPTION_COLOUR,
+    DOTS_PER_INCH,
+    MARK_COLOUR,
+    STYLE,
+    save_figure,
+)
 from dynamicrubric.report.outcomes import OutcomeTable
 from dynamicrubric.report.text import visible
 
@@ -27,12 +33,13 @@ LABEL_GAP: Final = 0.062
 """Smallest distance between two labels, as a share of the panel's height."""
 
 
-def draw_study(table: OutcomeTable, path: Path) -> tuple[Path, Path]:
+def draw_study(table: OutcomeTable, path: Path, mark: str = "") -> tuple[Path, Path]:
     """Draw the picture.
 
     Args:
         table: the figures of the study.
         path: where the PNG goes; the SVG is written beside it.
+        mark: what has to be said of the figures on the picture itself.
 
     Returns:
         Paths of the PNG and the SVG.
@@ -46,7 +53,9 @@ def draw_study(table: OutcomeTable, path: Path) -> tuple[Path, Path]:
         figure = Figure(figsize=(WIDTH_INCHES, 5.4), dpi=DOTS_PER_INCH, layout="constrained")
         for axes, metric in zip(figure.subplots(1, len(PANELS)), PANELS, strict=True):
             _draw_panel(axes, table, metric)
-        figure.suptitle(_caption(table), fontsize=11, color="#444444", x=0.01, ha="left")
+        caption = "; ".join(filter(None, (mark, _caption(table))))
+        colour = MARK_COLOUR if mark else CAPTION_COLOUR
+        figure.suptitle(caption, fontsize=11, color=colour, x=0.01, ha="left")
     return save_figure(figure, path)
 
 
@@ -78,7 +87,7 @@ def _draw_panel(axes: Axes, table: OutcomeTable, metric: str) -> None:
         rounds = range(table.last_round_of(arm) + 1)
         if len(table.seeds_of(arm)) > 1:
             for seed in table.seeds_of(arm):
-                values = [table.at(arm, seed, number, metric).value for number in rounds]
+                values = table.path(arm, seed, metric)
                 axes.plot(_gaps(values), color=colour, linewidth=0.9, alpha=0.45)
         means = [table.mean(arm, number, metric) for number in rounds]
         axes.plot(_gaps(means), color=colour, marker=marker, linewidth=2.4, markersize=6.5)
@@ -126,11 +135,16 @@ def _label_ends(axes: Axes, table: OutcomeTable, ends: Sequence[tuple[float, int
 
 
 def _caption(table: OutcomeTable) -> str:
-    counts = sorted({len(table.seeds_of(arm)) for arm in table.arms})
-    if counts == [1]:
+    span = seed_span(table)
+    if span == "1":
         return "1 seed"
-    number = f"{counts[0]} seeds" if len(counts) == 1 else f"{counts[0]} to {counts[-1]} seeds"
-    return f"{number}: thin lines; thick: their mean"
+    return f"{span} seeds: thin lines; thick: their mean"
+
+
+def seed_span(table: OutcomeTable) -> str:
+    """Return how many seeds the arms have: one number, or the fewest and the most."""
+    counts = sorted({len(table.seeds_of(arm)) for arm in table.arms})
+    return str(counts[0]) if len(counts) == 1 else f"{counts[0]} to {counts[-1]}"
 
 
 def _gaps(values: Sequence[float | None]) -> list[float]:

@@ -19,9 +19,11 @@ from dynamicrubric.report.evidence import (
     evidence_grids,
     evidence_notes,
     names_of,
+    rounds_of,
     signed,
 )
 from dynamicrubric.report.outcomes import OutcomeTable
+from dynamicrubric.report.picture import seed_span
 from dynamicrubric.report.text import markdown_inline
 
 if TYPE_CHECKING:
@@ -51,32 +53,19 @@ def shown_rounds(last_round: int) -> list[int]:
 
 def grids(table: OutcomeTable, differences: Sequence[Difference]) -> list[Grid]:
     """Return every table of the comparison, as text."""
-    seeds = _seeds_in_words(table)
+    seeds = "1 seed" if (span := seed_span(table)) == "1" else f"mean of {span} seeds"
     found = [
         _round_grid(table, metric, f"{capital(_label(metric))} by round, {seeds}")
         for metric in BY_ROUND
     ]
     found += [
-        _last_round_grid(table, names, f"{title} in {_last_round_in_words(table)}, {seeds}")
+        _last_round_grid(table, names, f"{title} in {_last_rounds(table)}, {seeds}")
         for title, names in LAST_ROUND.items()
     ]
     if differences:
-        last = min(table.last_round_of(arm) for arm in table.arms)
-        found.append(_difference_grid(differences, last))
-        found += evidence_grids(differences, last)
+        found.append(_difference_grid(differences))
+        found += evidence_grids(differences)
     return found
-
-
-def _seeds_in_words(table: OutcomeTable) -> str:
-    counts = sorted({len(table.seeds_of(arm)) for arm in table.arms})
-    if counts == [1]:
-        return "1 seed"
-    return f"mean of {counts[0]} seeds" if len(counts) == 1 else "mean of each arm's seeds"
-
-
-def _last_round_in_words(table: OutcomeTable) -> str:
-    same = len({table.last_round_of(arm) for arm in table.arms}) == 1
-    return f"round {table.last_round}" if same else "each arm's last round"
 
 
 def footnotes(
@@ -119,12 +108,14 @@ def markdown(
     differences: Sequence[Difference],
     questions: Mapping[str, str],
     coevolution: CoEvolution | None = None,
+    mark: str = "",
 ) -> str:
-    """Return results/table.md."""
+    """Return results/table.md; `mark` is what has to be said of it before all else."""
     shown, lines = _contents(table, differences, questions, coevolution)
     parts = [_markdown_grid(grid) for grid in shown]
     notes = [f"- **{markdown_inline(name)}**: {markdown_inline(text)}" for name, text in lines]
-    return "\n\n".join(["# Comparison", *parts, "\n".join(notes)]) + "\n"
+    head = ["# Comparison", *([f"**{markdown_inline(mark)}**"] if mark else [])]
+    return "\n\n".join([*head, *parts, "\n".join(notes)]) + "\n"
 
 
 def console(
@@ -182,8 +173,13 @@ def _last_round_grid(table: OutcomeTable, names: Sequence[str], title: str) -> G
     return Grid(title, ("arm", *(_label(name) for name in names)), rows)
 
 
-def _difference_grid(differences: Sequence[Difference], last_round: int) -> Grid:
-    several = len(differences[0].by_seed) > 1
+def _last_rounds(table: OutcomeTable) -> str:
+    rounds = {table.last_round_of(arm) for arm in table.arms}
+    return f"round {table.last_round}" if len(rounds) == 1 else "each arm's last round"
+
+
+def _difference_grid(differences: Sequence[Difference]) -> Grid:
+    several = max(len(found.by_seed) for found in differences) > 1
     heads = ("difference", "metric", "mean", "std. error", "std. error is")
     rows = tuple(
         (
@@ -195,7 +191,7 @@ def _difference_grid(differences: Sequence[Difference], last_round: int) -> Grid
         )
         for found in differences
     )
-    title = f"Paired differences by prompt, round {last_round}"
+    title = f"Paired differences by prompt, {rounds_of(differences)}"
     return Grid(title, (*heads, "each seed") if several else heads, rows)
 
 
@@ -220,8 +216,7 @@ def _unscored(table: OutcomeTable) -> list[tuple[str, str]]:
     for arm in table.arms:
         names: dict[str, list[str]] = {}
         for metric in ROUND_METRICS:
-            last = table.last_round_of(arm)
-            found = [table.at(arm, seed, last, metric) for seed in table.seeds_of(arm)]
+            found = table.outcomes(arm, table.last_round_of(arm), metric)
             scored, total = sum(row.n_scored for row in found), sum(row.n_total for row in found)
             if scored < total:
                 names.setdefault(f"{scored}/{total}", []).append(_label(metric))

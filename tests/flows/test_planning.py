@@ -62,8 +62,11 @@ def test_dvc_sees_a_bumped_version(project: Any, name: str) -> None:
     (project.root / "results").mkdir()
     outs = load_yaml(ROOT / "dvc.yaml")["stages"]["compare"]["outs"]
     names = [out if isinstance(out, str) else next(iter(out)) for out in outs]
-    for file in (name.removeprefix("results/") for name in names):
-        (project.root / "results" / file).write_text(file)
+    for name_of_out in names:
+        out = project.root / name_of_out
+        file = out if out.suffix else out / "index.html"  # the report is a folder
+        file.parent.mkdir(exist_ok=True)
+        file.write_text(file.name)
     dvc = (sys.executable, "-m", "dvc")
     project.run(*dvc, "commit", "--force", stage)
     assert "up to date" in project.run(*dvc, "status", stage)

@@ -24,6 +24,7 @@ from dynamicrubric.report import write_comparison
 from dynamicrubric.yamlio import dump_yaml
 from tasks import shipjob
 from tasks import track_round as track_round_module
+from tasks.disk import remove
 from tasks.payload import Point, gather_round, sendable
 from tasks.sharedhost import shared_host
 from tasks.shipping import (
@@ -127,7 +128,7 @@ def test_gather_round_leaves_out_the_log_that_came_with_an_untrained_generator(f
     study = fake_study(arms=("frozen",), rounds=1)
     points = gather_round(study.plan, "frozen-s1-r1", study.root).training_points
     keys = {point.key for point in points}
-    assert keys == {"policy/reward", "policy/loss", "policy/kl"}
+    assert keys == {"policy/reward", "policy/loss", "policy/kl", "policy/length"}
 
 
 def test_ship_study_shows_each_arms_rounds_and_final_figures(study):
@@ -295,11 +296,27 @@ def test_log_comparison_has_the_files_and_each_arms_means(study, tmp_path):
     assert log_comparison(study.plan, found, study.root, study.config) == first
     store = open_store(study.root)
     run = store.client.get_run(first.run_id)
-    assert len(run.data.metrics) == 2 * len(ROUND_METRICS)
+    differences = {name for name in run.data.metrics if name.startswith("difference/")}
+    assert len(run.data.metrics) - len(differences) == 2 * len(ROUND_METRICS)
+    (own,) = [one for one in found.differences if one.metric == "true_quality"]
+    for name, value in zip(("low", "high"), own.estimate.interval, strict=True):
+        logged = run.data.metrics[f"difference/true_quality/stale/{name}"]
+        assert logged == pytest.approx(value)
     expected = found.outcomes.mean("stale", 2, "true_quality")
     assert run.data.metrics["true_quality/stale"] == pytest.approx(expected)
     names = {item.path for item in store.client.list_artifacts(first.run_id)}
-    assert {"metrics.csv", "table.md", "study.png", "study.svg"} <= names
+    assert {"metrics.csv", "table.md", "study.png", "study.svg", "report"} <= names
+    report = {item.path for item in store.client.list_artifacts(first.run_id, "report")}
+    assert report == {"report/index.html", "report/plots", "report/tables"}
+
+
+def test_log_comparison_of_an_unfinished_study_is_refused(study, tmp_path):
+    remove(study.root / study.plan.cell("stale-s1-r2").directory)
+    found = write_comparison(
+        study.plan, study.questions, study.root, tmp_path / "results", partial=True
+    )
+    with pytest.raises(ValueError, match="partial"):
+        log_comparison(study.plan, found, study.root, study.config)
 
 
 def test_ship_study_takes_dvc_hashes_only_of_the_present_cell(study):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import random
 import statistics
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +22,8 @@ from tasks.record import BuildDirs, StepRequest, run_step
 
 REPOSITORY = Path(__file__).parents[2]
 SLOPES = {"coevolved": 0.10, "stale": 0.09, "frozen": 0.05, "static": 0.02}
-SETS, SAMPLES = 2, 3
+SETS, SAMPLES, ITEMS = 2, 3, 3
+CRITERION = 'Score > 90% | "quoted" ../x'
 GENERATORS = ("G_0", "G_1", "G_2", "G~_2")
 LEVELS = {"G_0": 0.0, "G_1": 0.02, "G_2": 0.035, "G~_2": 0.025}
 """Made-up Delta_gap of each generator, beside what the responses give."""
@@ -51,7 +53,7 @@ class FakeStudy:
         self.root = root
         self.prompts = prompts
         self.steps = steps
-        self.config = _config(arms, seeds, rounds, run)
+        self.config = _config(arms, seeds, rounds, run, prompts, steps)
         self.plan: Plan = expand(self.config)
         self.questions = {
             name: arm.question for name, arm in self.config.study.arms.items() if name in arms
@@ -79,7 +81,7 @@ class FakeStudy:
                 for policy, own in zip(grid.policies, GENERATORS, strict=False):
                     cell = grid.policies[policy]
                     rubrics = self._rubrics(cell, None, LEVELS[generator] - LEVELS[own])
-                    found = _figures(self._responses(cell, 0.0), rubrics, cell)
+                    found = _figures(self._responses(cell, 0.0, ""), rubrics, cell)
                     kept = {name: found[name] for name in SET_METRICS}
                     figures.setdefault(generator, {})[policy] = kept
                     rows += [{"generator": generator, "policy": policy, **row} for row in rubrics]
@@ -115,34 +117,45 @@ class FakeStudy:
         drop: tuple[str, ...] = (),
         rubric_texts: list[str] | None = None,
         quality_shift: float = 0.0,
+        text: str = "=1+1 <b>hi</b>",
+        criterion: str = CRITERION,
+        alter: Callable[[dict[str, list[dict[str, Any]]]], None] | None = None,
     ) -> None:
-        """Write evaluation/ with consistent tables, `metrics` laid over the right figures."""
-        responses = self._responses(cell, quality_shift)
+        """Write evaluation/ with consistent tables, `metrics` laid over the right figures.
+
+        `alter` may change the rows of the tables, by name, after the figures were computed.
+        """
+        responses = self._responses(cell, quality_shift, text)
         rubrics = self._rubrics(cell, rubric_texts)
         stored = _figures(responses, rubrics, cell) | (metrics or {})
         stored = {name: value for name, value in stored.items() if name not in drop}
-        verdicts = [
-            {"response_id": row["response_id"], "rubric_id": "r0", "item_index": 0,
-             "criterion": "Score > 90% | \"quoted\" ../x", "weight": 3, "verdict": "yes",
-             "reason": None, "p_yes": 1.0}
-            for row in responses
-        ]  # fmt: skip
+        tables = {
+            "responses": responses,
+            "rubrics": rubrics,
+            "verdicts": _verdicts(responses, rubrics, criterion),
+        }
+        if alter:
+            alter(tables)
 
         def build(dirs: BuildDirs) -> None:
             (dirs.out / "metrics.json").write_text(json.dumps({"metrics": stored}))
-            pq.write_table(pa.Table.from_pylist(responses), dirs.out / "responses.parquet")
-            pq.write_table(pa.Table.from_pylist(rubrics), dirs.out / "rubrics.parquet")
-            pq.write_table(pa.Table.from_pylist(verdicts), dirs.out / "verdicts.parquet")
+            for name, rows in tables.items():
+                table = pa.Table.from_pylist(rows, schema=SCHEMAS.get(name))
+                if name in NULLABLE:  # the types that a real evaluation writes
+                    frame = table.to_pandas().astype(NULLABLE[name])
+                    table = pa.Table.from_pandas(frame, preserve_index=False)
+                pq.write_table(table, dirs.out / f"{name}.parquet")
 
-        facts = [stored, rubrics]
+        facts = [stored, tables]
         self._publish(cell, "evaluate_round", "evaluation", facts, build)
 
     def write_training(self, cell: Cell, role: str, log: list[dict[str, float]] | None) -> None:
-        """Write generator/ or policy/ with a training log."""
+        """Write generator/ or policy/ with a training log and, if it was trained, rollouts."""
         lines = log or [
-            {"reward": 0.1 * step, "loss": 1.0 / step, "kl": 0.01 * step}
+            {"reward": 0.1 * step, "loss": 1.0 / step, "kl": 0.01 * step, "length": 2.5}
             for step in range(1, self.steps + 1)
         ]
+        rollouts = _rollouts(cell, role)
 
         def build(dirs: BuildDirs) -> None:
             text = "".join(
@@ -150,6 +163,8 @@ class FakeStudy:
                 for number, metrics in enumerate(lines, start=1)
             )
             (dirs.out / "training_log.jsonl").write_text(text)
+            if rollouts:
+                pq.write_table(pa.Table.from_pylist(rollouts), dirs.out / "rollouts.parquet")
 
         self._publish(cell, f"train_{role}", role, repr(lines), build)
 
@@ -158,7 +173,7 @@ class FakeStudy:
         request = StepRequest(step, 1, identity, {})
         run_step(request, self.root / cell.directory / name, self.root / "work/steps", build)
 
-    def _responses(self, cell: Cell, shift: float) -> list[dict[str, Any]]:
+    def _responses(self, cell: Cell, shift: float, text: str) -> list[dict[str, Any]]:
         draw = random.Random(cell.key)
         arm = cell.key.split("-")[0]
         level = 0.02 + SLOPES.get(arm, 0.04) * cell.recipe.round + shift
@@ -166,8 +181,11 @@ class FakeStudy:
             {
                 "prompt_id": f"p{prompt:03d}", "prompt": f"Write a postcard | {prompt}",
                 "set_index": number, "sample_index": sample,
-                "response_id": f"p{prompt:03d}-{number}-{sample}", "text": "=1+1 <b>hi</b>",
-                "true_quality": level + 0.05 * draw.gauss(0, 1), "score": 0.5,
+                "response_id": f"p{prompt:03d}-{number}-{sample}", "text": text,
+                "true_quality": level + 0.05 * draw.gauss(0, 1),
+                "score": _score(prompt * SETS + number, sample),
+                "num_tokens": 17 + sample, "finish_reason": "stop",
+                "kl": 0.4 * cell.recipe.round,
             }
             for prompt in range(self.prompts)
             for number in range(SETS)
@@ -182,7 +200,7 @@ class FakeStudy:
         rows = []
         for index in range(self.prompts * SETS):
             disc, misdirected = draw.uniform(0.08, 0.2), draw.uniform(0.02, 0.1) - gap_shift / 2
-            valid = index % 9 != 8
+            valid = _is_valid(index)
             gap = c_k * disc - 2 * misdirected - 0.01
             rows.append({
                 "rubric_id": f"r{index}", "prompt_id": f"p{index // SETS:03d}",
@@ -191,12 +209,71 @@ class FakeStudy:
                     index % len(texts or [""])
                 ],
                 "valid": valid, "invalid_reason": None if valid else "not_json",
-                "num_items": 3 if valid else None, "delta_gap": gap if valid else None,
+                "num_items": ITEMS if valid else None, "delta_gap": gap if valid else None,
                 "r_disc": disc if valid else None, "r_dir": misdirected if valid else None,
                 "r_cov": 0.01 if valid else None, "rank_accuracy": 0.7 if valid else None,
                 "tie_rate": 0.1 if valid else None,
             })  # fmt: skip
         return rows
+
+
+def _is_valid(index: int) -> bool:
+    return index % 9 != 8
+
+
+def _verdict(sample: int, item: int) -> str:
+    """Item 0 is met by every response of a set, item 1 by all but the first, item 2 by none."""
+    return "yes" if item == 0 or (item == 1 and sample > 0) else "no"
+
+
+def _score(index: int, sample: int) -> float | None:
+    """Items weigh 3, 2 and 1."""
+    if not _is_valid(index):
+        return None
+    met = sum(3 - item for item in range(ITEMS) if _verdict(sample, item) == "yes")
+    return met / 6
+
+
+def _verdicts(
+    responses: list[dict[str, Any]], rubrics: list[dict[str, Any]], criterion: str
+) -> list[dict[str, Any]]:
+    valid = {(r["prompt_id"], r["set_index"]): r["rubric_id"] for r in rubrics if r["valid"]}
+    return [
+        {"response_id": row["response_id"], "rubric_id": rubric_id, "item_index": item,
+         "criterion": criterion if item == 0 else f"criterion {item}", "weight": 3 - item,
+         "verdict": _verdict(row["sample_index"], item), "reason": None, "p_yes": 1.0}
+        for row in responses
+        if (rubric_id := valid.get((row["prompt_id"], row["set_index"]))) is not None
+        for item in range(ITEMS)
+    ]  # fmt: skip
+
+
+SCHEMAS = {
+    "verdicts": pa.schema([
+        ("response_id", pa.string()), ("rubric_id", pa.string()), ("item_index", pa.int64()),
+        ("criterion", pa.string()), ("weight", pa.int64()), ("verdict", pa.string()),
+        ("reason", pa.string()), ("p_yes", pa.float64()),
+    ]),
+}  # fmt: skip
+"""Of tables that may be empty."""
+NULLABLE = {
+    "responses": {"score": "Float64", "true_quality": "Float64"},
+    "rubrics": {"valid": "boolean", "num_items": "Int64", "tie_rate": "Float64"},
+}
+
+
+def _rollouts(cell: Cell, role: str) -> list[dict[str, Any]]:
+    """Rows of a training: a generator's rubrics have 3 items and 5 tokens, a score 2 verdicts."""
+    recipe = cell.recipe
+    if role == "generator" and recipe.generator_training is not None:
+        training = recipe.generator_training
+        count = training.steps * training.prompts_per_step * training.group_size
+        return [{"step": 1, "num_items": 3, "num_tokens": 5}] * count
+    if role == "policy" and recipe.policy_training is not None:
+        count = recipe.policy_training.steps * recipe.policy_training.prompts_per_step
+        row = {"step": 1, "prompt_id": "p000", "verdicts": ["yes", "no"], "rubric": "[]"}
+        return [row] * (count * recipe.responses_per_set)
+    return []
 
 
 def _figures(
@@ -213,9 +290,9 @@ def _figures(
     return figures | {
         "true_quality": mean(responses, "true_quality"),
         "valid_rubric_rate": {"value": valid / count, "n_scored": count, "n_total": count},
-        "items_per_rubric": {"value": 3.0, "n_scored": valid, "n_total": count},
-        "response_length": {"value": 17.25, "n_scored": 9, "n_total": 9},
-        "kl": {"value": 0.4 * cell.recipe.round, "n_scored": 9, "n_total": 9},
+        "items_per_rubric": {"value": float(ITEMS), "n_scored": valid, "n_total": count},
+        "response_length": mean(responses, "num_tokens"),
+        "kl": mean(responses, "kl"),
     }
 
 
@@ -233,6 +310,8 @@ def _config(
     seeds: tuple[int, ...],
     rounds: int,
     run: tuple[Selection, ...] | None,
+    prompts: int,
+    steps: int,
 ) -> Config:
     full = load_config(REPOSITORY / "profiles" / "postcards.yaml"
                        if (REPOSITORY / "profiles" / "postcards.yaml").exists()
@@ -241,4 +320,22 @@ def _config(
     study = full.study.model_copy(
         update={"rounds": rounds, "seeds": seeds, "arms": chosen, "groups": {}, "run": run}
     )
-    return full.model_copy(update={"study": study})
+    recipe = full.recipe.model_copy(
+        update={
+            "responses_per_set": SAMPLES,
+            "generator": full.recipe.generator.model_copy(
+                update={"first_steps": steps, "steps": steps}
+            ),
+            "policy": full.recipe.policy.model_copy(
+                update={"steps": steps, "batch_size": full.recipe.policy.prompts_per_step * SAMPLES}
+            ),
+        }
+    )
+    return full.model_copy(
+        update={
+            "study": study,
+            "recipe": recipe,
+            "world": full.world.model_copy(update={"num_heldout_prompts": prompts}),
+            "evaluation": full.evaluation.model_copy(update={"sets_per_prompt": SETS}),
+        }
+    )

@@ -1,0 +1,143 @@
+"""Build results/report: the page, its pictures and its tables."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from dynamicrubric.plan import Plan
+from dynamicrubric.report.charts import draw_charts
+from dynamicrubric.report.csvtables import Tables, write_tables
+from dynamicrubric.report.curves import curve_points
+from dynamicrubric.report.differences import TABLES, Difference
+from dynamicrubric.report.gather import Gathered
+from dynamicrubric.report.outcomes import OutcomeTable
+from dynamicrubric.report.page import PageContent, Section, render
+from dynamicrubric.report.pagetables import (
+    costs_of,
+    counts_grid,
+    ends_grid,
+    evidence_grid,
+    uses_of,
+)
+from dynamicrubric.report.picture import seed_span
+from dynamicrubric.report.words import answers, findings
+from dynamicrubric.versions import COMPARE_VERSION, STEP_VERSIONS
+
+FOLDER: Final = "report"
+INDEX: Final = "index.html"
+PLOTS: Final = "plots"
+TABLE_FILES: Final = "tables"
+
+
+@dataclass(frozen=True)
+class Material:
+    """What a report is built from.
+
+    Attributes:
+        outcomes: every figure.
+        differences: the comparisons.
+        questions: the question of each arm.
+        gathered: what was read from the cells.
+        mark: the sentence that marks a partial report; empty if it is whole.
+        sections: sections of other parts of the project.
+    """
+
+    outcomes: OutcomeTable
+    differences: Sequence[Difference]
+    questions: Mapping[str, str]
+    gathered: Gathered
+    mark: str = ""
+    sections: Sequence[Section] = ()
+
+
+def write_report(material: Material, results: Path) -> Path:
+    """Write the report into `results`/report, anew, and return that folder.
+
+    Args:
+        material: what it is built from.
+        results: the folder of the comparison's results.
+    """
+    folder = results / FOLDER
+    shutil.rmtree(folder, ignore_errors=True)  # no picture of an earlier study may stay
+    tables = _tables(material)
+    charts = draw_charts(
+        material.outcomes.arms, tables.points, material.differences, folder / PLOTS, material.mark
+    )
+    write_tables(tables, folder / TABLE_FILES)
+    content = PageContent(
+        questions=material.questions,
+        arms=material.outcomes.arms,
+        seeds=_seeds(material.outcomes),
+        tables=tables,
+        charts={chart.name: chart for chart in charts},
+        ends=ends_grid(material.outcomes),
+        counts=counts_grid(material.outcomes, material.gathered),
+        evidence=[
+            evidence_grid(material.differences, metric) for metric in TABLES if material.differences
+        ],
+        settings=_settings(material),
+        faults=material.gathered.faults,
+        mark=material.mark,
+        sections=material.sections,
+    )
+    (folder / INDEX).write_text(render(content), encoding="utf-8")
+    return folder
+
+
+def _tables(material: Material) -> Tables:
+    gathered, outcomes = material.gathered, material.outcomes
+    found = answers(material.differences)
+    extremes = {
+        arm: digest.extremes
+        for arm, key in gathered.shown.items()
+        if (digest := gathered.cells[key]).extremes is not None
+    }
+    return Tables(
+        points=curve_points(outcomes, gathered.by_prompt()),
+        answers=found,
+        findings=findings(found),
+        uses=uses_of(outcomes, gathered),
+        costs=costs_of(gathered),
+        extremes=extremes,
+    )
+
+
+def _seeds(table: OutcomeTable) -> str:
+    span = seed_span(table)
+    return "1 seed" if span == "1" else f"{span} seeds"
+
+
+def _settings(material: Material) -> list[tuple[str, str]]:
+    plan, cells = material.gathered.plan, material.gathered.cells
+    provenance = [digest.provenance for digest in cells.values()]
+    commits = sorted({str(one.get("git_commit") or "not recorded") for one in provenance})
+    created = sorted(str(one.get("created", "")) for one in provenance)
+    versions: dict[str, set[str]] = {}
+    for one in provenance:
+        packages = one.get("packages")
+        for name, version in packages.items() if isinstance(packages, Mapping) else ():
+            versions.setdefault(str(name), set()).add(str(version))
+    seeds = ", ".join(map(str, material.outcomes.seeds))
+    return [
+        ("plan", _plan_size(plan)),
+        ("cells in this report", f"{len(cells)} of {material.gathered.num_cells}"),
+        ("seeds", seeds),
+        ("measured by commit", ", ".join(commits)),
+        ("measured", f"{created[0]} to {created[-1]}" if created else "never"),
+        ("packages", ", ".join(f"{name} {' or '.join(sorted(own))}"
+                               for name, own in sorted(versions.items()))),
+        ("step versions", ", ".join(f"{name} {number}" for name, number in STEP_VERSIONS.items())),
+        ("report version", str(COMPARE_VERSION)),
+    ]  # fmt: skip
+
+
+def _plan_size(plan: Plan) -> str:
+    arms = len({arm for arm, _ in plan.paths})
+    return (
+        f"{arms} arms, {len(plan.paths)} paths of an arm and seed, {plan.num_arm_rounds} rounds of "
+        f"training as {len(plan.cells)} cells, {len(plan.starts)} measurements of the start policy"
+    )

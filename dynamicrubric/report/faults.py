@@ -1,0 +1,73 @@
+"""Which cells of a study are missing or damaged: all of them, each with its reason."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TypeVar
+
+from dynamicrubric.errors import UserError
+from dynamicrubric.plan import Plan
+from dynamicrubric.report.cellfiles import RUN_IT, CellFiles, find_artefacts, load_cell
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class Fault:
+    """A cell that cannot be reported on.
+
+    Attributes:
+        key: the cell.
+        arms: the arms whose paths hold it.
+        missing: nothing of it is there; else what is there is damaged, unfinished or another's.
+        reason: what was found.
+    """
+
+    key: str
+    arms: tuple[str, ...]
+    missing: bool
+    reason: str
+
+
+def refuse(faults: Sequence[Fault], num_cells: int) -> UserError:
+    """Return the error that names every missing and every damaged cell."""
+    missing = [fault.key for fault in faults if fault.missing]
+    damaged = [fault for fault in faults if not fault.missing]
+    parts = []
+    if missing:
+        parts.append(
+            f"no finished evaluation of {len(missing)} of {num_cells} cells: {', '.join(missing)}"
+        )
+    if damaged:
+        named = "; ".join(f"{fault.key} ({fault.reason})" for fault in damaged)
+        parts.append(f"{len(damaged)} damaged, unfinished or another plan's: {named}")
+    return UserError(
+        doing="comparing the arms",
+        got="; ".join(parts),
+        expected="every cell of the plan",
+        remedy=f"{RUN_IT}; `python -m flows compare --partial` draws the rest",
+    )
+
+
+def attempt(plan: Plan, root: Path, key: str, read: Callable[[CellFiles], T]) -> T | Fault:
+    """Return what `read` makes of a finished cell, or what is wrong with the cell.
+
+    Args:
+        plan: the lattice of cells.
+        root: the project's folder.
+        key: the cell.
+        read: reads it; raises a UserError for what it finds damaged.
+    """
+    cell, arms = plan.cell(key), plan.arms_of(key)
+    try:
+        there = find_artefacts(root, cell) is not None
+    except (OSError, ValueError) as error:
+        return Fault(key, arms, False, f"a record that cannot be read: {error}")
+    try:
+        return read(load_cell(root, cell))
+    except UserError as error:
+        return Fault(key, arms, not there, f"{error.got}; expected {error.expected}")
+    except (OSError, ValueError, KeyError) as error:  # a file that is no parquet or JSON
+        return Fault(key, arms, False, f"{type(error).__name__}: {error}")

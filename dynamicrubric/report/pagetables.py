@@ -1,0 +1,174 @@
+"""The tables of the page, as text: where arms ended, how rubrics changed, what it all cost."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Final
+
+from dynamicrubric.metrics import ROUND_METRICS
+from dynamicrubric.report.costs import COSTS, Cost, mean_cost, summed
+from dynamicrubric.report.csvtables import Uses
+from dynamicrubric.report.differences import Difference
+from dynamicrubric.report.evidence import (
+    NOTHING,
+    Grid,
+    capital,
+    p_text,
+    paired_prompts,
+    signed,
+)
+from dynamicrubric.report.gather import Gathered
+from dynamicrubric.report.outcomes import OutcomeTable
+from dynamicrubric.report.rubricchange import RubricUse, together
+
+ENDS: Final = (
+    "true_quality", "delta_gap", "r_disc", "r_dir", "rank_accuracy", "tie_rate",
+    "valid_rubric_rate", "response_length", "kl",
+)  # fmt: skip
+YARDSTICK: Final = "rule_based"
+"""The arm whose cost is the unit, if the study has it."""
+COST_HEADS: Final[Mapping[str, str]] = {
+    "steps": "optimiser steps", "tokens": "tokens written", "verdicts": "verdicts",
+    "seconds": "seconds", "measuring": "seconds measuring",
+}  # fmt: skip
+
+
+def ends_grid(table: OutcomeTable) -> Grid:
+    """Return every arm's figures in its last round."""
+    heads = ("arm", "seeds", "round", "true quality at start", *map(_label, ENDS))
+    rows = []
+    for arm in table.arms:
+        last = table.last_round_of(arm)
+        present = len(table.outcomes(arm, last, "true_quality"))
+        rows.append((
+            arm, _of(present, len(table.seeds_of(arm))), str(last),
+            _shown(table, arm, 0, "true_quality"),
+            *(_shown(table, arm, last, metric) for metric in ENDS),
+        ))  # fmt: skip
+    return Grid("Where each arm ended", heads, tuple(rows))
+
+
+def counts_grid(table: OutcomeTable, gathered: Gathered) -> Grid:
+    """Return the seeds, prompts and rows behind each arm's figures of its last round."""
+    heads = ("arm", "seeds", "prompts", "responses", "sets with a gap", "valid rubrics")
+    rows = []
+    for arm in table.arms:
+        last = table.last_round_of(arm)
+        prompts = {digest.prompts for digest in gathered.of(arm, last)}
+        rows.append((
+            arm,
+            " ".join(str(row.seed) for row in table.outcomes(arm, last, "kl")) or NOTHING,
+            " or ".join(map(str, sorted(prompts))) or NOTHING,
+            *(_rows(table, arm, last, name)
+              for name in ("true_quality", "delta_gap", "items_per_rubric")),
+        ))  # fmt: skip
+    return Grid("What the last round rests on: scored of all, seeds summed", heads, tuple(rows))
+
+
+def evidence_grid(differences: Sequence[Difference], metric: str) -> Grid:
+    """Return the comparisons of one metric with all that they rest on."""
+    own = [one for one in differences if one.metric == metric]
+    heads = (
+        "other arm", "difference", "95 % from", "to", "p", "p corrected", "better on", "is over",
+        "seeds", "prompts", "rows", "other's rows",
+    )  # fmt: skip
+    title = f"{capital(_label(metric))}: {own[0].arm} minus each other arm" if own else ""
+    return Grid(title, heads, tuple(_evidence(one) for one in own))
+
+
+def uses_of(table: OutcomeTable, gathered: Gathered) -> dict[tuple[str, int], RubricUse]:
+    """Return the rubrics by arm and round, seeds put together; rounds without cells left out."""
+    return {
+        (arm, number): together([digest.use for digest in cells])
+        for arm in table.arms
+        for number in range(table.last_round + 1)
+        if (cells := gathered.of(arm, number))
+    }
+
+
+def costs_of(gathered: Gathered) -> dict[str, Cost]:
+    """Return each arm's cost: the sum over its path, a mean over the seeds that are whole.
+
+    A cell that arms share counts under each of them: what the arm takes when run alone.
+    """
+    paths: dict[str, list[Cost]] = {}
+    for (arm, _), keys in gathered.plan.paths.items():
+        own = paths.setdefault(arm, [])
+        if all(key in gathered.cells for key in keys):
+            own.append(summed([gathered.cells[key].cost for key in keys]))
+    return {arm: mean_cost(own) for arm, own in paths.items() if own}
+
+
+def cost_grids(costs: Mapping[str, Cost]) -> list[Grid]:
+    """Return the cost by arm, as it is and as multiples of the yardstick's if that was run."""
+    heads = ("arm", *COST_HEADS.values())
+    rows = tuple(
+        (arm, *(_whole(getattr(cost, name)) for name in COSTS)) for arm, cost in costs.items()
+    )
+    grids = [Grid("Cost of one seed's training, each arm as if run alone", heads, rows)]
+    if (unit := costs.get(YARDSTICK)) is not None:
+        multiples = tuple(
+            (arm, *(_times(getattr(cost, name), getattr(unit, name)) for name in COSTS))
+            for arm, cost in costs.items()
+        )
+        grids.append(Grid(f"The same as multiples of {YARDSTICK}", heads, multiples))
+    return grids
+
+
+def by_round_grid(title: str, uses: Uses, name: str, digits: int) -> Grid:
+    """Return one property of the rubrics by arm and round."""
+    rounds = sorted({round_number for _, round_number in uses})
+    arms = dict.fromkeys(arm for arm, _ in uses)
+    rows = []
+    for arm in arms:
+        found = [uses.get((arm, one)) for one in rounds]
+        values = [None if use is None else getattr(use, name) for use in found]
+        rows.append((arm, *(number(value, digits) for value in values)))
+    return Grid(title, ("arm", *(f"round {one}" for one in rounds)), tuple(rows))
+
+
+def number(value: float | None, digits: int = 2) -> str:
+    """Return a number as text, or a dash: nothing unscored is shown as a number."""
+    return NOTHING if value is None else f"{value:.{digits}f}"
+
+
+def share(value: float | None) -> str:
+    """Return a share as a percentage, or a dash."""
+    return NOTHING if value is None else f"{value:.0%}"
+
+
+def _evidence(found: Difference) -> tuple[str, ...]:
+    says = found.estimate
+    low, high = says.interval or (None, None)
+    return (
+        found.other, signed(found.mean), signed(low), signed(high),
+        p_text(says.p_value), p_text(found.p_corrected), share(says.superiority),
+        says.over or NOTHING, str(len(found.by_seed)),
+        paired_prompts(found),
+        _of(*found.rows), _of(*found.other_rows),
+    )  # fmt: skip
+
+
+def _rows(table: OutcomeTable, arm: str, round_number: int, metric: str) -> str:
+    found = table.outcomes(arm, round_number, metric)
+    return _of(sum(row.n_scored for row in found), sum(row.n_total for row in found))
+
+
+def _of(scored: int, total: int) -> str:
+    return f"{scored}/{total}"
+
+
+def _shown(table: OutcomeTable, arm: str, round_number: int, metric: str) -> str:
+    return ROUND_METRICS[metric].show(table.mean(arm, round_number, metric))
+
+
+def _label(metric: str) -> str:
+    return ROUND_METRICS[metric].label
+
+
+def _whole(value: float | None) -> str:
+    return NOTHING if value is None else f"{value:,.0f}"
+
+
+def _times(value: float | None, unit: float | None) -> str:
+    return NOTHING if value is None or not unit else f"{value / unit:.2f}x"
