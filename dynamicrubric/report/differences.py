@@ -94,6 +94,7 @@ class Difference:
         unpaired_seeds: seeds of one of the two arms alone, left out of the comparison, by arm.
         round: the round that is compared.
         p_corrected: p-value after Holm's correction over the table, see `corrected`.
+        remark: what makes the two unlike beside what their arms say, "" if nothing.
     """
 
     metric: str
@@ -109,6 +110,7 @@ class Difference:
     unpaired_seeds: Mapping[str, tuple[int, ...]]
     round: int
     p_corrected: float | None = None
+    remark: str = ""
 
 
 def paired_differences(
@@ -150,8 +152,35 @@ def paired_differences(
             }
             for name in (arm, other)
         ]
-        found.append(compare_values(metric, (arm, values[0]), (other, values[1]), last))
+        one = compare_values(metric, (arm, values[0]), (other, values[1]), last)
+        same = [paths[arm][d.seed][last] == paths[other][d.seed][last] for d in one.by_seed]
+        if same and all(same):
+            one = _of_one_cell(one)
+        ahead = [name for name in (arm, other) if _trained_ahead(plan, paths[name], last)]
+        found.append(replace(one, remark=_AHEAD.format(" and ".join(ahead)) if ahead else ""))
     return tuple(found)
+
+
+_AHEAD: Final = (
+    "the generator of {} had the steps of later rounds too: it trains for all rounds before the "
+    "first, and was planned for more than this comparison has"
+)
+
+
+def _of_one_cell(found: Difference) -> Difference:
+    """Return a comparison of cells with themselves: its zero was not measured."""
+    why = f"both arms are one and the same cell in round {found.round}"
+    lacking = Estimate(mean=found.mean, lacking=why)
+    return replace(found, estimate=lacking, standard_error=None, note="one and the same cell")
+
+
+def _trained_ahead(plan: Plan, paths: Mapping[int, tuple[str, ...]], last: int) -> bool:
+    """Say whether an arm's generator was trained upfront for more rounds than are compared."""
+    for keys in paths.values():
+        training = plan.cell(keys[1]).recipe.generator_training if len(keys) > 1 else None
+        if training is not None and training.responses == "anchors" and len(keys) > last + 1:
+            return True
+    return False
 
 
 def common_round(

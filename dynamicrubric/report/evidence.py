@@ -135,6 +135,8 @@ def _lacking(found: Difference) -> list[tuple[str, str]]:
     notes = []
     if found.estimate.interval is None:
         notes.append((name, f"no interval: {found.estimate.lacking}"))
+    if found.remark:
+        notes.append((name, found.remark))
     for arm, seeds in found.unpaired_seeds.items():
         notes.append(
             (name, f"left out, as {arm} alone has them: seeds {', '.join(map(str, seeds))}")

@@ -5,9 +5,11 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from dynamicrubric.config import Selection
 from dynamicrubric.errors import UserError
 from dynamicrubric.report import collect_outcomes, compare_arms, paired_differences
 from dynamicrubric.report.differences import pair
+from dynamicrubric.report.evidence import evidence_notes
 from dynamicrubric.stats import holm
 
 
@@ -52,6 +54,31 @@ def test_differences_do_not_shrink_when_samples_are_copied(fake_study):
     (found, *_) = paired_differences(study.plan, study.root, arm="coevolved")
     assert found.by_seed[0].n_prompts == 24
     assert found.note == "over 24/24 prompts"
+
+
+def test_differences_of_a_cell_with_itself_are_no_measurement(fake_study):
+    study = fake_study(arms=("coevolved", "stale", "frozen"), seeds=(1, 2, 3), rounds=1)
+    itself, measured = paired_differences(study.plan, study.root, arm="coevolved")
+    assert (itself.other, itself.mean, itself.standard_error) == ("stale", 0.0, None)
+    assert (itself.estimate.interval, itself.estimate.p_value) == (None, None)
+    assert "one and the same cell in round 1" in itself.estimate.lacking
+    assert measured.estimate.interval is not None
+
+
+def test_differences_say_when_an_upfront_generator_had_later_rounds_steps(fake_study):
+    longer = Selection(arms=("static",), rounds=3)
+    runs = (Selection(arms=("coevolved", "frozen")), longer)
+    study = fake_study(arms=("coevolved", "frozen", "static"), rounds=2, run=runs)
+    found = compare_arms(study.plan, study.questions, study.root).differences
+    said = {one.other: one.remark for one in found if one.metric == "true_quality"}
+    assert said["frozen"] == ""
+    assert "the generator of static had the steps of later rounds" in said["static"]
+    notes = dict(evidence_notes(found))
+    assert said["static"] in notes.values()
+
+    study = fake_study(arms=("coevolved", "static"), rounds=2)
+    (one,) = paired_differences(study.plan, study.root, arm="coevolved")
+    assert one.remark == ""
 
 
 def test_differences_of_one_seed_equal_the_difference_of_the_tables_means(fake_study):
