@@ -14,10 +14,11 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import BinaryIO, Final
 
-from dynamicrubric.errors import DynamicRubricError
+from dynamicrubric.errors import DynamicRubricError, UserError
 from dynamicrubric.grid import PlannedGrid, planned_grids
 from dynamicrubric.plan import ROLES, Cell, Plan
 from flows.services import signal_group
+from tasks.disk import disk_errors
 from tasks.guarded import guarded_command
 
 WARM_STAGES: Final = tuple(f"warm_start@{role}" for role in ROLES)
@@ -161,9 +162,8 @@ class StageRunner:
         if stage.name in self._fresh:
             return False
         log = self.log_of(stage)
-        log.parent.mkdir(parents=True, exist_ok=True)
         command = [sys.executable, "-m", "dvc", "--wait-for-lock", "repro", "-s", stage.name]
-        with self._slots.held(stage.steps_ahead), log.open("wb") as stream:
+        with self._slots.held(stage.steps_ahead), _opened(log, stage) as stream:
             process = self._start(stage, command, stream, task_run)
             on_start()
             code = process.wait()
@@ -213,6 +213,20 @@ class StageRunner:
                 process.wait(STOP_SECONDS)
             except subprocess.TimeoutExpired:
                 signal_group(process.pid, signal.SIGKILL)
+
+
+def _opened(log: Path, stage: Stage) -> BinaryIO:
+    """Open a stage's log, emptied.
+
+    Raises:
+        StageFailed: the disk is full, or the folder may not be written.
+    """
+    try:
+        with disk_errors("opening a log", log):
+            log.parent.mkdir(parents=True, exist_ok=True)
+            return log.open("wb")
+    except UserError as error:
+        raise StageFailed(f"{stage.name} was not started: {error}") from None
 
 
 def _reason(text: str) -> str:
