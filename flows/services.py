@@ -6,6 +6,7 @@ Imports nothing of Prefect: the address has to be in the environment before Pref
 from __future__ import annotations
 
 import http.client
+import json
 import logging
 import os
 import signal
@@ -129,7 +130,8 @@ def prefect_server(
         The API's address, which is in this process's environment for the body.
 
     Raises:
-        UserError: the server that PREFECT_API_URL names does not answer, or the port is in use.
+        UserError: the server that PREFECT_API_URL names does not answer, the port is in use, or a
+            worker asks for a server while a study runs its own.
         InstrumentError: ours did not start; its log is named.
     """
     given = os.environ.get("PREFECT_API_URL")
@@ -141,6 +143,8 @@ def prefect_server(
     home = Path(os.environ["PREFECT_HOME"])
     own = f"http://{LOOPBACK}:{port or free_port()}/api"
     with server_place(home, own, _is_healthy, watch=ui) as place, ExitStack() as stack:
+        if schedules and not place.ours:
+            _check_schedules(place.address)
         if place.ours:
             stack.enter_context(
                 _server(root, place, checked=port is not None, all_services=ui or schedules)
@@ -196,6 +200,24 @@ def _check_given(address: str) -> None:
         )
 
 
+def _check_schedules(address: str) -> None:
+    """Refuse a study's server for a worker: each would wait for the other to end.
+
+    Raises:
+        UserError: the server makes no runs of schedules.
+    """
+    with urllib.request.urlopen(f"{address}/admin/settings", timeout=ANSWER_SECONDS) as reply:
+        services = json.load(reply)["server"]["services"]
+    if not services["scheduler"]["enabled"]:
+        raise UserError(
+            doing="starting a worker for Prefect",
+            got=f"the server of a running study, {address}, which has no schedules",
+            expected="a server with schedules, or none in this project",
+            remedy="run the same command again when the study has ended; a worker (or `make ui`) "
+            "that is there first runs beside studies",
+        )
+
+
 def _send_what_is_left() -> None:
     """Send the log lines and events that Prefect still holds back, while there is a server."""
     if "prefect" not in sys.modules:
@@ -220,6 +242,11 @@ def _server_environment(port: int, *, all_services: bool) -> dict[str, str]:
     unused = () if all_services else _UNUSED_SERVICES
     return {
         **{f"PREFECT_SERVER_SERVICES_{name}_ENABLED": "false" for name in unused},
+        # By default every web page that a browser shows may use the API, and whoever uses it can
+        # have a worker run any command.
+        "PREFECT_SERVER_API_CORS_ALLOWED_ORIGINS": ",".join(
+            f"http://{host}:{port}" for host in (LOOPBACK, "localhost")
+        ),
         **os.environ,
         "PREFECT_SERVER_API_HOST": LOOPBACK,
         "PREFECT_SERVER_API_PORT": str(port),
