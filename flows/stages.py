@@ -25,6 +25,11 @@ WARM_STAGES: Final = tuple(f"warm_start@{role}" for role in ROLES)
 STOP_SECONDS: Final = 30.0
 TASK_RUN: Final = "DYNAMICRUBRIC_TASK_RUN"
 """Tells a stage's command which task of the study runs it; see `flows.nesting`."""
+_OURS: Final = {
+    "DVC_NO_ANALYTICS": "1",
+    # The `python` of dvc.yaml is ours, also where a service starts us with the environment not on.
+    "PATH": os.pathsep.join([os.path.dirname(sys.executable), os.environ.get("PATH", os.defpath)]),
+}
 _UNREAD: Final = re.compile(r"'.*' (is invalid|validation failed)")
 
 
@@ -187,7 +192,7 @@ class StageRunner:
                 stdin=subprocess.DEVNULL,
                 stdout=stream,
                 stderr=subprocess.STDOUT,
-                env={**os.environ, "DVC_NO_ANALYTICS": "1", TASK_RUN: task_run},
+                env={**os.environ, **_OURS, TASK_RUN: task_run},
                 start_new_session=True,
             )
             self._running.add(process)
