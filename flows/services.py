@@ -5,13 +5,10 @@ Imports nothing of Prefect: the address has to be in the environment before Pref
 
 from __future__ import annotations
 
-import http.client
-import json
 import logging
 import os
 import signal
 import socket
-import ssl
 import subprocess
 import sys
 import time
@@ -24,6 +21,7 @@ from typing import Final
 
 from dynamicrubric.boundary import sentence_for
 from dynamicrubric.errors import InstrumentError, UserError
+from flows.askserver import check_answers, check_schedules
 from flows.serverhome import Place, server_place
 from tasks.guarded import guarded_command
 from tasks.logtail import last_lines
@@ -32,7 +30,6 @@ logger = logging.getLogger(__name__)
 
 LOOPBACK: Final = "127.0.0.1"
 START_SECONDS: Final = 180.0
-ANSWER_SECONDS: Final = 30.0  # a server on a machine full of trainings is slow, not away
 STOP_SECONDS: Final = 10.0
 FLUSH_SECONDS: Final = 5.0
 _ENVIRONMENT: Final[Mapping[str, str]] = {
@@ -136,7 +133,7 @@ def prefect_server(
     """
     given = os.environ.get("PREFECT_API_URL")
     if given and not ui:
-        _check_given(given)
+        check_answers(given)
         yield given
         return
     os.environ.update(prefect_environment(root))
@@ -144,7 +141,7 @@ def prefect_server(
     own = f"http://{LOOPBACK}:{port or free_port()}/api"
     with server_place(home, own, _is_healthy, watch=ui) as place, ExitStack() as stack:
         if schedules and not place.ours:
-            _check_schedules(place.address)
+            check_schedules(place.address)
         if place.ours:
             stack.enter_context(
                 _server(root, place, checked=port is not None, all_services=ui or schedules)
@@ -171,51 +168,6 @@ def _server(root: Path, place: Place, *, checked: bool, all_services: bool) -> I
             yield
         finally:
             place.wait_for_users()
-
-
-def _check_given(address: str) -> None:
-    """Refuse a server that is not there; Prefect itself would show a trace of its network library.
-
-    Raises:
-        UserError: names the address and what came.
-    """
-    try:
-        with urllib.request.urlopen(f"{address}/health", timeout=ANSWER_SECONDS) as reply:
-            got = None if reply.read(5).strip() == b"true" else "an answer that is not Prefect's"
-    except urllib.error.HTTPError as error:
-        # Prefect Cloud has no such page for a workspace, and a proxy may ask who we are first:
-        # somebody is there, and what Prefect is told then is said by Prefect.
-        got = None if error.code in (401, 403, 404) else f"HTTP {error.code} {error.reason}"
-    except (OSError, ValueError, http.client.HTTPException) as error:
-        reason = getattr(error, "reason", None) or error
-        # Which certificates to trust is a setting of Prefect's.
-        got = None if isinstance(reason, ssl.SSLError) else str(reason) or type(reason).__name__
-    if got is not None:
-        raise UserError(
-            doing=f"asking the Prefect server that PREFECT_API_URL names, {address}",
-            got=got,
-            expected="a server that answers, by its API's address (it ends in /api)",
-            remedy="start that server or mend the address; unset PREFECT_API_URL and the command "
-            "starts a server of its own",
-        )
-
-
-def _check_schedules(address: str) -> None:
-    """Refuse a study's server for a worker: each would wait for the other to end.
-
-    Raises:
-        UserError: the server makes no runs of schedules.
-    """
-    with urllib.request.urlopen(f"{address}/admin/settings", timeout=ANSWER_SECONDS) as reply:
-        services = json.load(reply)["server"]["services"]
-    if not services["scheduler"]["enabled"]:
-        raise UserError(
-            doing="starting a worker for Prefect",
-            got=f"the server of a running study, {address}, which has no schedules",
-            expected="a server with schedules, or none in this project",
-            remedy="run the same command again when the study has ended; a worker (or `make ui`) "
-            "that is there first runs beside studies",
-        )
 
 
 def _send_what_is_left() -> None:

@@ -14,6 +14,7 @@ import pytest
 
 from dynamicrubric.errors import UserError
 from flows import services
+from flows.askserver import check_schedules
 from flows.serverhome import server_place
 from flows.services import prefect_server
 
@@ -189,4 +190,4 @@ def test_studys_server_answers_no_page_but_its_own(server: str) -> None:
 @pytest.mark.slow
 def test_studys_server_says_that_it_has_no_schedules(server: str) -> None:
     with pytest.raises(UserError, match="no schedules"):
-        services._check_schedules(server)
+        check_schedules(server)
