@@ -14,9 +14,7 @@ from uuid import UUID
 import pytest
 from prefect.client.orchestration import get_client
 from prefect.client.schemas.filters import FlowRunFilter, FlowRunFilterParentFlowRunId
-from prefect.client.schemas.objects import StateType
 from prefect.settings import PREFECT_API_URL, temporary_settings
-from prefect.states import AwaitingRetry
 
 from dynamicrubric.yamlio import load_yaml
 from flows.driver import lock_path
@@ -125,18 +123,3 @@ def test_runs_end_with_a_worker_that_is_killed_outright(
     held = try_exclusive(lock, "the next study")
     assert held is not None
     held.release()
-
-
-def test_run_that_is_retried_is_not_taken_for_one_of_a_dead_process(
-    project: Any, client: Any, wait: Wait
-) -> None:
-    project.flow("deploy")
-    with working(project):
-        run = start(client, "compare")  # of no cells: it fails, with a reason
-        before = wait(lambda: ended(client, run), "the run to end")
-        client.set_flow_run_state(run, AwaitingRetry(), force=True)  # as the page's button does
-        after = wait(lambda: ended(client, run), "the second attempt to end")
-    assert before.type == after.type == StateType.FAILED, after.message
-    assert before.id != after.id
-    states = {state.name for state in client.read_flow_run_states(run)}
-    assert "Crashed" not in states
