@@ -12,7 +12,7 @@ from prefect.runtime import task_run
 
 from flows.dag import submit
 from flows.progress import Progress
-from flows.stages import Stage, StageFailed, StageRunner
+from flows.stages import Stage, StageRunner
 from tasks.study import Study
 
 
@@ -21,7 +21,7 @@ def run_stage(stage: Stage, runner: StageRunner, progress: Progress) -> str:
     """Run one DVC stage; return `done`, or `kept` if there was nothing to do."""
     try:
         ran = runner.run(stage, lambda: progress.begin(stage.name), str(task_run.id or ""))
-    except StageFailed:
+    except BaseException:  # a full disk as well: it would be shown as running for ever
         progress.end(stage.name, "failed")
         raise
     state = "done" if ran else "kept"

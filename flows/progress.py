@@ -6,7 +6,7 @@ import json
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Final
 
@@ -55,7 +55,9 @@ class Progress:
         self._lock = threading.Lock()
 
     def begin(self, name: str) -> None:
-        """Note that a stage runs."""
+        """Note that a stage runs; what an earlier run of it said of its step is forgotten."""
+        with suppress(OSError):  # a display is no reason to stop
+            self._status_of(self._stages[name]).unlink()
         with self._lock:
             self._state[name] = "running"
             self._furthest.pop(name, None)
@@ -73,8 +75,7 @@ class Progress:
     def step_of(self, stage: Stage) -> tuple[str, int, int]:
         """Return (step name, training steps done, training steps in all) of a running stage."""
         try:
-            path = self._work / "status" / f"{stage.group}.json"
-            status = json.loads(path.read_text(encoding="utf-8"))
+            status = json.loads(self._status_of(stage).read_text(encoding="utf-8"))
         except (FileNotFoundError, ValueError):
             return "starting", 0, 0
         lines = last_lines(Path(status["metrics"]), 1)
@@ -83,6 +84,9 @@ class Progress:
         except ValueError:  # half a line: the writer is at it
             last = {}
         return str(status["step"]), int(last.get("step", 0)), int(last.get("total", 0))
+
+    def _status_of(self, stage: Stage) -> Path:
+        return self._work / "status" / f"{stage.group}.json"
 
     def share_done(self) -> float:
         """Return the share of the work that is done, by training steps."""

@@ -5,12 +5,10 @@ Imports nothing of Prefect: the address has to be in the environment before Pref
 
 from __future__ import annotations
 
-import http.client
 import logging
 import os
 import signal
 import socket
-import ssl
 import subprocess
 import sys
 import time
@@ -23,6 +21,7 @@ from typing import Final
 
 from dynamicrubric.boundary import sentence_for
 from dynamicrubric.errors import InstrumentError, UserError
+from flows.askserver import check_answers, check_schedules
 from flows.serverhome import Place, server_place
 from tasks.guarded import guarded_command
 from tasks.logtail import last_lines
@@ -31,7 +30,6 @@ logger = logging.getLogger(__name__)
 
 LOOPBACK: Final = "127.0.0.1"
 START_SECONDS: Final = 180.0
-ANSWER_SECONDS: Final = 30.0  # a server on a machine full of trainings is slow, not away
 STOP_SECONDS: Final = 10.0
 FLUSH_SECONDS: Final = 5.0
 _ENVIRONMENT: Final[Mapping[str, str]] = {
@@ -129,18 +127,21 @@ def prefect_server(
         The API's address, which is in this process's environment for the body.
 
     Raises:
-        UserError: the server that PREFECT_API_URL names does not answer, or the port is in use.
+        UserError: the server that PREFECT_API_URL names does not answer, the port is in use, or a
+            worker asks for a server while a study runs its own.
         InstrumentError: ours did not start; its log is named.
     """
     given = os.environ.get("PREFECT_API_URL")
     if given and not ui:
-        _check_given(given)
+        check_answers(given)
         yield given
         return
     os.environ.update(prefect_environment(root))
     home = Path(os.environ["PREFECT_HOME"])
     own = f"http://{LOOPBACK}:{port or free_port()}/api"
     with server_place(home, own, _is_healthy, watch=ui) as place, ExitStack() as stack:
+        if schedules and not place.ours:
+            check_schedules(place.address)
         if place.ours:
             stack.enter_context(
                 _server(root, place, checked=port is not None, all_services=ui or schedules)
@@ -169,33 +170,6 @@ def _server(root: Path, place: Place, *, checked: bool, all_services: bool) -> I
             place.wait_for_users()
 
 
-def _check_given(address: str) -> None:
-    """Refuse a server that is not there; Prefect itself would show a trace of its network library.
-
-    Raises:
-        UserError: names the address and what came.
-    """
-    try:
-        with urllib.request.urlopen(f"{address}/health", timeout=ANSWER_SECONDS) as reply:
-            got = None if reply.read(5).strip() == b"true" else "an answer that is not Prefect's"
-    except urllib.error.HTTPError as error:
-        # Prefect Cloud has no such page for a workspace, and a proxy may ask who we are first:
-        # somebody is there, and what Prefect is told then is said by Prefect.
-        got = None if error.code in (401, 403, 404) else f"HTTP {error.code} {error.reason}"
-    except (OSError, ValueError, http.client.HTTPException) as error:
-        reason = getattr(error, "reason", None) or error
-        # Which certificates to trust is a setting of Prefect's.
-        got = None if isinstance(reason, ssl.SSLError) else str(reason) or type(reason).__name__
-    if got is not None:
-        raise UserError(
-            doing=f"asking the Prefect server that PREFECT_API_URL names, {address}",
-            got=got,
-            expected="a server that answers, by its API's address (it ends in /api)",
-            remedy="start that server or mend the address; unset PREFECT_API_URL and the command "
-            "starts a server of its own",
-        )
-
-
 def _send_what_is_left() -> None:
     """Send the log lines and events that Prefect still holds back, while there is a server."""
     if "prefect" not in sys.modules:
@@ -220,6 +194,11 @@ def _server_environment(port: int, *, all_services: bool) -> dict[str, str]:
     unused = () if all_services else _UNUSED_SERVICES
     return {
         **{f"PREFECT_SERVER_SERVICES_{name}_ENABLED": "false" for name in unused},
+        # By default every web page that a browser shows may use the API, and whoever uses it can
+        # have a worker run any command.
+        "PREFECT_SERVER_API_CORS_ALLOWED_ORIGINS": ",".join(
+            f"http://{host}:{port}" for host in (LOOPBACK, "localhost")
+        ),
         **os.environ,
         "PREFECT_SERVER_API_HOST": LOOPBACK,
         "PREFECT_SERVER_API_PORT": str(port),

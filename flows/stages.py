@@ -14,16 +14,22 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import BinaryIO, Final
 
-from dynamicrubric.errors import DynamicRubricError
+from dynamicrubric.errors import DynamicRubricError, UserError
 from dynamicrubric.grid import PlannedGrid, planned_grids
 from dynamicrubric.plan import ROLES, Cell, Plan
 from flows.services import signal_group
+from tasks.disk import disk_errors
 from tasks.guarded import guarded_command
 
 WARM_STAGES: Final = tuple(f"warm_start@{role}" for role in ROLES)
 STOP_SECONDS: Final = 30.0
 TASK_RUN: Final = "DYNAMICRUBRIC_TASK_RUN"
 """Tells a stage's command which task of the study runs it; see `flows.nesting`."""
+_OURS: Final = {
+    "DVC_NO_ANALYTICS": "1",
+    # The `python` of dvc.yaml is ours, also where a service starts us with the environment not on.
+    "PATH": os.pathsep.join([os.path.dirname(sys.executable), os.environ.get("PATH", os.defpath)]),
+}
 _UNREAD: Final = re.compile(r"'.*' (is invalid|validation failed)")
 
 
@@ -161,9 +167,8 @@ class StageRunner:
         if stage.name in self._fresh:
             return False
         log = self.log_of(stage)
-        log.parent.mkdir(parents=True, exist_ok=True)
         command = [sys.executable, "-m", "dvc", "--wait-for-lock", "repro", "-s", stage.name]
-        with self._slots.held(stage.steps_ahead), log.open("wb") as stream:
+        with self._slots.held(stage.steps_ahead), _opened(log, stage) as stream:
             process = self._start(stage, command, stream, task_run)
             on_start()
             code = process.wait()
@@ -187,7 +192,7 @@ class StageRunner:
                 stdin=subprocess.DEVNULL,
                 stdout=stream,
                 stderr=subprocess.STDOUT,
-                env={**os.environ, "DVC_NO_ANALYTICS": "1", TASK_RUN: task_run},
+                env={**os.environ, **_OURS, TASK_RUN: task_run},
                 start_new_session=True,
             )
             self._running.add(process)
@@ -213,6 +218,20 @@ class StageRunner:
                 process.wait(STOP_SECONDS)
             except subprocess.TimeoutExpired:
                 signal_group(process.pid, signal.SIGKILL)
+
+
+def _opened(log: Path, stage: Stage) -> BinaryIO:
+    """Open a stage's log, emptied.
+
+    Raises:
+        StageFailed: the disk is full, or the folder may not be written.
+    """
+    try:
+        with disk_errors("opening a log", log):
+            log.parent.mkdir(parents=True, exist_ok=True)
+            return log.open("wb")
+    except UserError as error:
+        raise StageFailed(f"{stage.name} was not started: {error}") from None
 
 
 def _reason(text: str) -> str:

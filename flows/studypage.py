@@ -61,12 +61,13 @@ class _Page:
             while not done.is_set():
                 self._show(client)
                 done.wait(UPDATE_SECONDS)
-            self._show(client)
+            self._show(client, last=True)
 
-    def _show(self, client: SyncPrefectClient) -> None:
+    def _show(self, client: SyncPrefectClient, *, last: bool = False) -> None:
         try:
             rounds = _flow_runs(client, self._flow_run)
-            text = page_text(self._plan, self._progress, rounds, self._tracker.links())
+            links = self._tracker.links(now=last)
+            text = page_text(self._plan, self._progress, rounds, links)
             if text != self._shown:
                 self._write(client, text)
                 self._shown = text

@@ -27,6 +27,9 @@ from tasks.study import Study
 
 POOL: Final = "dynamicrubric"
 QUERY_SECONDS: Final = "5"
+MOST_RUNS: Final = "2"
+"""A study, and one that is skipped because of it. After a week without a worker the runs of all its
+nights are late, and would be started at once."""
 STOP_SECONDS: Final = 60.0
 """How long a run has to end its cells: each has its own time to end its GPU work."""
 
@@ -46,7 +49,7 @@ def _command() -> list[str]:
     return [
         sys.executable, "-m", "prefect", "worker", "start",
         "--pool", POOL, "--type", "process", "--name", socket.gethostname(),
-        "--install-policy", "never",
+        "--install-policy", "never", "--limit", MOST_RUNS,
     ]  # fmt: skip
 
 

@@ -81,14 +81,18 @@ def _open_runs(client: SyncPrefectClient, root: Path) -> list[FlowRun]:
 
 
 def _is_dead(run_tags: Iterable[str]) -> bool:
-    """Say whether the process that a run's tags name is certainly gone."""
-    for tag in run_tags:
-        if not tag.startswith(_PROCESS):
-            continue
-        boot, namespace, pid, started = tag.removeprefix(_PROCESS).split("/")
-        our_boot, our_namespace = machine_id().split("/")
-        if boot != our_boot:
-            return True  # the machine was started anew since then
-        # Pids of another container on this machine mean nothing here: it may well be alive.
-        return namespace == our_namespace and str(start_ticks(int(pid))) != started
-    return False
+    """Say whether the processes that a run's tags name are certainly gone.
+
+    A run that was started again from the UI names one for each attempt.
+    """
+    processes = [tag for tag in run_tags if tag.startswith(_PROCESS)]
+    return bool(processes) and all(map(_is_gone, processes))
+
+
+def _is_gone(tag: str) -> bool:
+    boot, namespace, pid, started = tag.removeprefix(_PROCESS).split("/")
+    our_boot, our_namespace = machine_id().split("/")
+    if boot != our_boot:
+        return True  # the machine was started anew since then
+    # Pids of another container on this machine mean nothing here: it may well be alive.
+    return namespace == our_namespace and str(start_ticks(int(pid))) != started

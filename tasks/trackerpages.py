@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Final
@@ -12,6 +13,8 @@ from tasks.tracking import Store, open_store, shipping, tracker_page
 
 PAGE: Final = "DYNAMICRUBRIC_MLFLOW_PAGE"
 """Where `make ui` serves the runs of a local store, when it is not the default."""
+LOOK_SECONDS: Final = 60.0
+"""A look takes a second of processor time for a few hundred runs; the trainings want that too."""
 DEFAULT_PAGE: Final = "http://127.0.0.1:5000"
 
 Links = Mapping[str, Sequence[tuple[str, str]]]
@@ -25,15 +28,23 @@ def run_address(root: Path, run_id: str) -> str:
 
 
 class TrackerPages:
-    """Looks up the runs of a plan's cells; a tracker that is away has none."""
+    """Looks up the runs of a plan's cells; while the tracker is away, those known count."""
 
     def __init__(self, plan: Plan, root: Path) -> None:
         self._root = root
         self._keys = {cell.id: key for key, cell in (plan.starts | plan.cells).items()}
         self._store: Store | None = None
+        self._known: Links = {}
+        self._looked: float | None = None
 
-    def links(self) -> Links:
-        """Return the runs that there are now."""
+    def links(self, *, now: bool = False) -> Links:
+        """Return the runs that there were a minute ago, or later; with `now`, those there are."""
+        if now or self._looked is None or time.monotonic() - self._looked > LOOK_SECONDS:
+            self._known = self._look()
+            self._looked = time.monotonic()
+        return self._known
+
+    def _look(self) -> Links:
         found: dict[str, list[tuple[str, str]]] = {}
 
         def act() -> tuple[str, ...]:
@@ -45,5 +56,5 @@ class TrackerPages:
                     found.setdefault(key, []).append((str(run.info.run_name), address))
             return ()
 
-        shipping("looking up the runs of the rounds", act)
-        return found
+        outcome = shipping("looking up the runs of the rounds", act)
+        return found if outcome.ok else self._known

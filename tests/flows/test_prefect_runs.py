@@ -72,6 +72,7 @@ def test_close_dead_runs_closes_runs_of_our_dead_processes_and_no_others(
         "of a reused pid": ([f"{tag}0" if tag.startswith("process:") else tag for tag in alive],
                             Running()),
         "alive": (alive, Running()),
+        "alive at the second attempt": ([*dead, *alive], Running()),
         "somebody's": ([], Running()),
         "of another project": (tags_of_a_dead_process(tmp_path / "other"), Running()),
         "of another host": (elsewhere(dead, "host:", "host:not-"), Running()),

@@ -66,6 +66,5 @@ def test_share_done_never_falls_through_a_round(shown: Shown) -> None:
 
 def test_share_done_of_a_stage_that_begins_again_starts_anew(shown: Shown) -> None:
     assert shown.at("evaluate_round") > 0.0
-    (shown.work / "status" / f"{shown.stage.group}.json").unlink()
     shown.progress.begin(CELL)
     assert shown.progress.share_done() == 0.0

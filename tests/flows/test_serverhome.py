@@ -6,12 +6,15 @@ import os
 import subprocess
 import sys
 import threading
+import urllib.error
+import urllib.request
 from pathlib import Path
 
 import pytest
 
 from dynamicrubric.errors import UserError
 from flows import services
+from flows.askserver import check_schedules
 from flows.serverhome import server_place
 from flows.services import prefect_server
 
@@ -25,14 +28,17 @@ with server_place(Path(sys.argv[1]), sys.argv[2], lambda address: False):
     print("held", flush=True)
     sys.stdin.read()
 """
-# Stands for Prefect's server: it answers every GET with success.
+# Stands for Prefect's server: it answers every GET with success, and says if it has schedules.
 SERVER = """
-import sys
+import json, os, sys
 from http.server import BaseHTTPRequestHandler, HTTPServer
+enabled = os.environ.get("PREFECT_SERVER_SERVICES_SCHEDULER_ENABLED") != "false"
 class Handler(BaseHTTPRequestHandler):
     def do_GET(self):
         self.send_response(200)
         self.end_headers()
+        settings = {"server": {"services": {"scheduler": {"enabled": enabled}}}}
+        self.wfile.write(json.dumps(settings).encode())
 print("a server starts", flush=True)
 HTTPServer(("127.0.0.1", int(sys.argv[1])), Handler).serve_forever()
 """
@@ -147,3 +153,41 @@ def test_pages_on_a_port_in_use_are_refused_unless_a_server_is_joined(
             prefect_server(home, port, ui=True),
         ):
             pytest.fail("a port was used twice")
+
+
+def test_worker_joins_a_server_with_schedules_and_refuses_a_studys(
+    home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with prefect_server(home, ui=True) as first:
+        monkeypatch.delenv("PREFECT_API_URL")
+        with prefect_server(home, schedules=True) as second:
+            assert second == first
+    with prefect_server(home):
+        monkeypatch.delenv("PREFECT_API_URL")
+        with (
+            pytest.raises(UserError, match="has no schedules"),
+            prefect_server(home, schedules=True),
+        ):
+            pytest.fail("a worker would wait for the study, and the study for the worker")
+
+
+@pytest.mark.slow
+def test_studys_server_answers_no_page_but_its_own(server: str) -> None:
+    page = server.removesuffix("/api")
+    wanted = {"Access-Control-Request-Method": "POST"}
+    for origin, allowed in ((page, page), ("https://elsewhere.example", None)):
+        request = urllib.request.Request(
+            f"{server}/work_pools/", headers={"Origin": origin, **wanted}, method="OPTIONS"
+        )
+        try:
+            with urllib.request.urlopen(request, timeout=30) as reply:
+                found = reply.headers
+        except urllib.error.HTTPError as error:  # 400 for a page that may not
+            found = error.headers
+        assert found.get("Access-Control-Allow-Origin") == allowed
+
+
+@pytest.mark.slow
+def test_studys_server_says_that_it_has_no_schedules(server: str) -> None:
+    with pytest.raises(UserError, match="no schedules"):
+        check_schedules(server)

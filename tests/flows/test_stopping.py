@@ -59,3 +59,10 @@ def test_stage_after_stop_is_not_started(tmp_path: Path) -> None:
     runner.stop()
     with pytest.raises(StageFailed, match="the study is stopping"):
         runner.run(STAGE, lambda: pytest.fail("it was started"))
+
+
+def test_stage_whose_log_cannot_be_opened_fails_with_the_reason(tmp_path: Path) -> None:
+    (tmp_path / "work" / "logs").mkdir(parents=True)
+    (tmp_path / "work" / "logs" / "shared").write_text("a file where the folder has to be")
+    with pytest.raises(StageFailed, match=r"prepare was not started: .*a file where a folder"):
+        StageRunner(tmp_path, 1).run(STAGE, lambda: None)
