@@ -91,9 +91,12 @@ def read_rubric(
     for criterion in rubric.criteria:
         if not verifier.accepts(criterion):
             return InvalidRubric(InvalidReason.UNCHECKABLE_CRITERION, criterion)
-    if equal_weights:
-        return Rubric(tuple(Item(item.criterion, MIN_WEIGHT) for item in rubric.items))
-    return rubric
+    return equally_weighted(rubric) if equal_weights else rubric
+
+
+def equally_weighted(rubric: Rubric) -> Rubric:
+    """Return the rubric with the same items, each counting one."""
+    return Rubric(tuple(Item(item.criterion, MIN_WEIGHT) for item in rubric.items))
 
 
 def judge_responses(

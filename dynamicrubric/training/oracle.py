@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any
 
 from dynamicrubric.config import Sampling
 from dynamicrubric.engines.base import Generation
@@ -17,8 +17,7 @@ from dynamicrubric.evaluation import NO_RUBRIC
 from dynamicrubric.evaluators.judging import text_hash
 from dynamicrubric.training.policy import policy_requests
 from dynamicrubric.training.rollout import Rollout, RolloutBatch, RowGroup
-
-LOWEST_QUALITY: Final = -1.0
+from dynamicrubric.worlds.postcards.criteria import LOWEST_QUALITY
 
 
 @dataclass(frozen=True)

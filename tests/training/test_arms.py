@@ -12,8 +12,7 @@ import pytest
 from dynamicrubric import steps
 from dynamicrubric.evaluation import NO_RUBRIC
 from dynamicrubric.metrics import ROUND_METRICS
-from dynamicrubric.training.oracle import LOWEST_QUALITY
-from dynamicrubric.worlds.postcards.criteria import true_quality
+from dynamicrubric.worlds.postcards.criteria import LOWEST_QUALITY, true_quality
 from dynamicrubric.worlds.postcards.prompts import prompt_by_id
 
 OF_NO_RUBRIC = {"true_quality", "response_length", "kl"}
