@@ -30,8 +30,6 @@ from dynamicrubric.types import InvalidRubric, Mean, Rubric, Score, mean_of
 Quality = Callable[[str, str], float]
 NO_RUBRIC = "no_rubric"
 """Reason of a response without a score where the evaluator writes no rubrics."""
-LOWEST_QUALITY = -1.0
-"""What an oracle rewards a response with that is cut at its token limit."""
 
 
 @dataclass(frozen=True)

@@ -7,34 +7,26 @@ that its lineage does not keep, and whether a text was cut at its end is known o
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Final
 
-from dynamicrubric.evaluation import LOWEST_QUALITY, NO_RUBRIC
-from dynamicrubric.evaluators.judging import text_hash, with_equal_weights
-from dynamicrubric.lineage import Checkpoint, Row, Training, read_record
+from dynamicrubric.evaluators.judging import text_hash
+from dynamicrubric.explain_parts import (
+    ORACLE,
+    JudgedItem,
+    check_advantages,
+    check_names,
+    check_score,
+    counts_alike,
+    evaluator_of,
+    invalid_reason,
+    judge_of,
+    judged_items,
+    quality_of,
+    rubric_of,
+)
+from dynamicrubric.lineage import Checkpoint, Training
 from dynamicrubric.rewards import combine_advantages, group_advantages
-from dynamicrubric.rubrics import parse_rubric
-from dynamicrubric.scoring import score_response
-from dynamicrubric.types import InvalidReason, InvalidRubric, Rubric, Score, Verdict
-from dynamicrubric.worlds.postcards.criteria import true_quality
-from dynamicrubric.worlds.postcards.prompts import prompt_by_id
-
-INVALID: Final = "invalid_rubric:"
-NOT_IN_THE_TEXT: Final = frozenset({InvalidReason.TRUNCATED, InvalidReason.UNCHECKABLE_CRITERION})
-"""Reasons that the engine and the verifier gave: the text alone may well parse."""
-
-
-@dataclass(frozen=True)
-class JudgedItem:
-    """One sentence of the rubric: its weight, its verdict, and what it added to the score."""
-
-    criterion: str
-    weight: int
-    verdict: str
-    share: float | None
-    """`w_m v_m / sum w`; None where the verdict is unscored."""
+from dynamicrubric.types import Rubric
 
 
 @dataclass(frozen=True)
@@ -59,21 +51,23 @@ class ResponseExplained:
         prompt_id: what it answers.
         text: the response.
         text_hash: names the text.
-        rubric_id: names the rubric's text; None under an oracle, which has no rubric.
-        rubric: that text; likewise.
+        evaluator: what the reward comes from: `dynamic`, `static`, `rule_based`, `oracle`.
+        rubric_id: names the rubric's text; None under an oracle.
+        rubric: that text.
         invalid_reason: why it is no rubric, None if it is one.
+        counts_alike: every item counts one, whatever weight the text gives it.
         items: its sentences with their verdicts on this response; none if it is invalid.
-        score: `E = sum w v / sum w`; None if unscored.
+        score: `E = sum w v / sum w`; None if unscored, as everything is under an oracle.
         score_reason: why it is unscored.
-        quality: the true quality, which is an oracle's reward; None where there is a rubric.
-        reward: the score, or the quality; the lowest there is (0, or -1) for a response cut at its
-            token limit; None if unscored.
-        cut: the response was cut: its reward is not its score, or its quality.
+        true_quality: what an oracle rewards; None under a rubric.
+        reward: score or true quality; the lowest there is for a response cut at its token limit;
+            None if unscored.
+        cut: the response was cut: its reward is not its score, or true quality.
         group: the K responses that one rubric judged, this one among them.
         mean: of the group's rewards; None if none is scored.
         advantage: `(reward - mean) / (std + 1e-4)`, 0 if unscored.
         judge: the generator that wrote the rubric, by its artefact's content hash; None if no
-            model wrote one.
+            generator did.
         checkpoint: what the row trained.
     """
 
@@ -83,13 +77,15 @@ class ResponseExplained:
     prompt_id: str
     text: str
     text_hash: str
+    evaluator: str
     rubric_id: str | None
     rubric: str | None
     invalid_reason: str | None
+    counts_alike: bool
     items: tuple[JudgedItem, ...]
     score: float | None
     score_reason: str | None
-    quality: float | None
+    true_quality: float | None
     reward: float | None
     cut: bool
     group: tuple[Member, ...]
@@ -122,7 +118,8 @@ class RubricExplained:
         text: the rubric's text.
         rubric_id: names that text.
         invalid_reason: why it is no rubric, None if it is one.
-        criteria: (sentence, weight) of each item; none if it is invalid.
+        criteria: (sentence, the weight it counts with) of each item; none if it is invalid.
+        counts_alike: every item counts one, whatever weight the text gives it.
         r_disc: discriminability on the response set; None if unscored.
         r_anchor: agreement with the anchor list; None if unscored.
         advantage_disc: R_disc normalised in the group.
@@ -141,6 +138,7 @@ class RubricExplained:
     rubric_id: str
     invalid_reason: str | None
     criteria: tuple[tuple[str, int], ...]
+    counts_alike: bool
     r_disc: float | None
     r_anchor: float | None
     advantage_disc: float
@@ -164,14 +162,13 @@ def explain_response(training: Training, name: str) -> ResponseExplained:
     row = training.find(name)
     group = training.group_of(row)
     for one in group:
-        _check_names(training, one, row)
-        _check_score(training, one)
+        check_names(training, one, row)
+        check_score(training, one)
     rewarded = [one["reward"] for one in group]
-    _check_advantages(training, group, "advantage", group_advantages(rewarded))
-    rubric = (
-        None if _is_oracle(training) else _rubric(training, row["rubric"], _invalid_reason(row))
-    )
-    quality = _quality(training, row) if _is_oracle(training) else None
+    check_advantages(training, group, "advantage", group_advantages(rewarded))
+    invalid, text = invalid_reason(row), row["rubric"]
+    rubric = None if text is None else rubric_of(training, text, invalid)
+    quality = quality_of(training, row) if evaluator_of(training) == ORACLE else None
     rewards = [reward for reward in rewarded if reward is not None]
     return ResponseExplained(
         cell=training.key,
@@ -180,13 +177,15 @@ def explain_response(training: Training, name: str) -> ResponseExplained:
         prompt_id=row["prompt_id"],
         text=row["text"],
         text_hash=row["text_hash"],
+        evaluator=evaluator_of(training),
         rubric_id=row["rubric_id"],
-        rubric=row["rubric"],
-        invalid_reason=_invalid_reason(row),
-        items=_judged(rubric, row["verdicts"]) if isinstance(rubric, Rubric) else (),
+        rubric=text,
+        invalid_reason=invalid,
+        counts_alike=counts_alike(training),
+        items=judged_items(rubric, row["verdicts"]) if isinstance(rubric, Rubric) else (),
         score=row["score"],
         score_reason=row["score_reason"],
-        quality=quality,
+        true_quality=quality,
         reward=row["reward"],
         cut=row["reward"] != (row["score"] if quality is None else quality),
         group=tuple(
@@ -194,7 +193,7 @@ def explain_response(training: Training, name: str) -> ResponseExplained:
         ),
         mean=sum(rewards) / len(rewards) if rewards else None,
         advantage=row["advantage"],
-        judge=_judge(training),
+        judge=judge_of(training),
         checkpoint=training.checkpoint(),
     )
 
@@ -220,8 +219,8 @@ def explain_rubric(training: Training, name: str) -> RubricExplained:
         ("advantage_anchor", apart[1]),
         ("advantage", combine_advantages(rewards, weights)),
     ):
-        _check_advantages(training, group, column, computed)
-    rubric = _rubric(training, row["text"], row["invalid_reason"])
+        check_advantages(training, group, column, computed)
+    rubric = rubric_of(training, row["text"], row["invalid_reason"])
     items = rubric.items if isinstance(rubric, Rubric) else ()
     training.check(f"number of items of {row['id']}", row["num_items"], len(items))
     return RubricExplained(
@@ -233,6 +232,7 @@ def explain_rubric(training: Training, name: str) -> RubricExplained:
         rubric_id=text_hash(row["text"]),
         invalid_reason=row["invalid_reason"],
         criteria=tuple((item.criterion, item.weight) for item in items),
+        counts_alike=counts_alike(training),
         r_disc=row["r_disc"],
         r_anchor=row["r_anchor"],
         advantage_disc=row["advantage_disc"],
@@ -245,115 +245,3 @@ def explain_rubric(training: Training, name: str) -> RubricExplained:
         ),
         checkpoint=training.checkpoint(),
     )
-
-
-def _check_names(training: Training, row: Row, asked: Row) -> None:
-    """Check that names are those of the texts, and that one rubric judged the whole group."""
-    where = row["id"]
-    training.check(f"text hash of {where}", row["text_hash"], text_hash(row["text"]))
-    rubric_id = None if _is_oracle(training) else text_hash(str(row["rubric"]))
-    training.check(f"rubric id of {where}", row["rubric_id"], rubric_id)
-    training.check(f"rubric of {where}", row["rubric_id"], asked["rubric_id"])
-
-
-def _check_score(training: Training, row: Row) -> None:
-    """Check a row's score against its verdicts and weights, and its reward against its score."""
-    where = row["id"]
-    if _is_oracle(training):
-        _check_quality(training, row)
-        return
-    rubric = _rubric(training, row["rubric"], _invalid_reason(row))
-    if isinstance(rubric, Rubric):
-        verdicts = [_verdict(word) for word in row["verdicts"]]
-        training.check(f"number of verdicts of {where}", len(verdicts), len(rubric.items))
-        score = score_response(rubric, verdicts)
-    else:
-        score = Score.unscored(f"{INVALID}{rubric.reason}")
-    training.check(f"score of {where}", row["score"], score.value)
-    training.check(f"reason for no score of {where}", row["score_reason"], score.reason)
-    if row["reward"] != 0.0 or score.value is None:  # 0: the score, or that of a cut response
-        training.check(f"reward of {where}", row["reward"], score.value)
-
-
-def _check_quality(training: Training, row: Row) -> None:
-    """Check an oracle's reward: the true quality, and no score."""
-    where = row["id"]
-    training.check(f"score of {where}", row["score"], None)
-    training.check(f"reason for no score of {where}", row["score_reason"], NO_RUBRIC)
-    if row["reward"] != LOWEST_QUALITY:  # the lowest: the quality, or that of a cut response
-        training.check(f"reward of {where}", row["reward"], _quality(training, row))
-
-
-def _quality(training: Training, row: Row) -> float:
-    try:
-        prompt = prompt_by_id(row["prompt_id"])
-    except KeyError:
-        raise training.fault(f"the prompt {row['prompt_id']!r}", "a prompt of the world") from None
-    return true_quality(prompt, row["text"])
-
-
-def _evaluator(training: Training) -> str:
-    return str(training.identity["rubrics"].get("evaluator"))
-
-
-def _is_oracle(training: Training) -> bool:
-    return _evaluator(training) == "oracle"
-
-
-def _check_advantages(
-    training: Training, group: Sequence[Row], column: str, computed: Sequence[float]
-) -> None:
-    for row, value in zip(group, computed, strict=True):
-        training.check(f"{column} of {row['id']}", row[column], value)
-
-
-def _invalid_reason(row: Row) -> str | None:
-    reason = row["score_reason"]
-    invalid = reason is not None and str(reason).startswith(INVALID)
-    return str(reason).removeprefix(INVALID) if invalid else None
-
-
-def _rubric(training: Training, text: str, invalid_reason: str | None) -> Rubric | InvalidRubric:
-    """Read the rubric's text again; what the text alone cannot say is taken from the lineage."""
-    settings = training.identity["rubrics"]
-    if invalid_reason in NOT_IN_THE_TEXT:
-        return InvalidRubric(InvalidReason(invalid_reason), "")
-    found = parse_rubric(text, min_items=settings["min_items"], max_items=settings["max_items"])
-    reason = str(found.reason) if isinstance(found, InvalidRubric) else None
-    training.check("reason why a rubric is invalid", invalid_reason, reason)
-    if isinstance(found, Rubric) and settings.get("weights") == "equal":
-        return with_equal_weights(found)
-    return found
-
-
-def _judged(rubric: Rubric, words: Sequence[str]) -> tuple[JudgedItem, ...]:
-    total = sum(rubric.weights)
-    shares = {"yes": 1.0, "no": 0.0}
-    return tuple(
-        JudgedItem(
-            item.criterion,
-            item.weight,
-            word,
-            item.weight * shares[word] / total if word in shares else None,
-        )
-        for item, word in zip(rubric.items, words, strict=True)
-    )
-
-
-def _verdict(word: str) -> Verdict:
-    known = {"yes": Verdict.yes(), "no": Verdict.no()}
-    return known[word] if word in known else Verdict.unscored(word)
-
-
-def _judge(training: Training) -> str | None:
-    """Return the content hash of the generator that wrote the policy's rubrics, None if none did.
-
-    Raises:
-        UserError: the generator beside the policy is another one.
-    """
-    if _evaluator(training) in ("oracle", "rule_based"):
-        return None
-    used = str(training.record["inputs"]["generator"])
-    beside = read_record(training.root, training.key, "generator")
-    training.check("generator that wrote the rubrics", used, str(beside["content_hash"]))
-    return used

@@ -14,6 +14,7 @@ from dynamicrubric.lineage import Checkpoint, Row, Training
 from dynamicrubric.report.text import visible
 
 NOTHING: Final = "\u2013"
+ALIKE: Final = "In this arm every item counts one, whatever weight the rubric gives it."
 
 
 def show_response(found: ResponseExplained) -> RenderableType:
@@ -26,8 +27,7 @@ def show_response(found: ResponseExplained) -> RenderableType:
             ("text hash", found.text_hash),
         ),
         _heading("1. The rubric and its verdicts"),
-        _facts(("rubric", found.rubric_id or NOTHING), ("written by", _writer(found))),
-        _items(found),
+        *_rubric(found),
         _heading("2. The score and the reward"),
         _plain(_score_sentence(found)),
         _heading(f"3. The advantage among the {len(found.group)} responses to this prompt"),
@@ -61,6 +61,7 @@ def show_rubric(found: RubricExplained) -> RenderableType:
         _table(("weight", "criterion"), [(str(w), visible(c)) for c, w in found.criteria])
         if found.criteria
         else _plain(f"Invalid ({found.invalid_reason}): {visible(found.text)}"),
+        *([_plain(ALIKE)] if found.criteria and found.counts_alike else []),
         _heading("1. The rewards and their advantages in the group"),
         _table(
             ("reward", "value", "advantage", "weight"),
@@ -136,18 +137,18 @@ def show_rows(training: Training, rows: Sequence[Row], num_all: int) -> Renderab
     return Group(table, _plain(" ".join(notes)))
 
 
-def _writer(found: ResponseExplained) -> str:
+def _rubric(found: ResponseExplained) -> list[RenderableType]:
     if found.rubric is None:
-        return "nobody: an oracle rewards the true quality itself"
-    return f"generator {found.judge}" if found.judge else "hand, one for every prompt"
+        return [_plain(f"None: the evaluator of this arm, {found.evaluator}, writes no rubrics.")]
+    writer = f"generator {found.judge}" if found.judge else "no generator: a fixed rubric"
+    facts = _facts(("rubric", str(found.rubric_id)), ("written by", writer))
+    return [facts, _items(found), *([_plain(ALIKE)] if found.counts_alike else [])]
 
 
 def _items(found: ResponseExplained) -> RenderableType:
-    if found.rubric is None:
-        return _plain("There are no verdicts.")
     if not found.items:
         reason = f"Invalid ({found.invalid_reason}), so no response of the set has a score: "
-        return _plain(reason + visible(found.rubric))
+        return _plain(reason + visible(str(found.rubric)))
     return _table(
         ("weight", "verdict", "adds", "criterion"),
         [
@@ -158,19 +159,19 @@ def _items(found: ResponseExplained) -> RenderableType:
 
 
 def _score_sentence(found: ResponseExplained) -> str:
-    if found.quality is not None:
-        quality = f"true quality = {_number(found.quality)}"
-        if found.cut:
-            return f"{quality}; cut at its token limit, so the reward is {_number(found.reward)}"
-        return f"{quality}; the reward is the quality"
+    if found.true_quality is not None:
+        quality = f"no score; the true quality is {_number(found.true_quality)}"
+        return f"{quality}; {_cut(found) if found.cut else 'the reward is the true quality'}"
     if found.score is None:
         return f"Unscored ({found.score_reason}): left out of the group, so it teaches nothing."
     gained = " + ".join(str(item.weight) for item in found.items if item.verdict == "yes") or "0"
     total = " + ".join(str(item.weight) for item in found.items)
     score = f"score = ({gained}) / ({total}) = {_number(found.score)}"
-    if found.cut:
-        return f"{score}; cut at its token limit, so the reward is {_number(found.reward)}"
-    return f"{score}; the reward is the score"
+    return f"{score}; {_cut(found) if found.cut else 'the reward is the score'}"
+
+
+def _cut(found: ResponseExplained) -> str:
+    return f"cut at its token limit, so the reward is {_number(found.reward)}"
 
 
 def _advantage_sentence(found: ResponseExplained) -> str:

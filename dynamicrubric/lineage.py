@@ -91,9 +91,9 @@ class Training:
         if record["step"] != f"train_{role}":
             raise UserError(
                 doing=f"reading the {role}'s training of {key}",
-                got=f"a {role} that an earlier round trained (step {record['step']})",
+                got=f"a {role} that this round did not train (step {record['step']})",
                 expected=f"a round that trains its {role}",
-                remedy="ask for the round that did",
+                remedy="ask for a round that does; some arms have none",
             )
         return cls(root, key, role, record)
 

@@ -91,13 +91,11 @@ def read_rubric(
     for criterion in rubric.criteria:
         if not verifier.accepts(criterion):
             return InvalidRubric(InvalidReason.UNCHECKABLE_CRITERION, criterion)
-    if equal_weights:
-        return with_equal_weights(rubric)
-    return rubric
+    return equally_weighted(rubric) if equal_weights else rubric
 
 
-def with_equal_weights(rubric: Rubric) -> Rubric:
-    """Return the rubric with every item at the same weight."""
+def equally_weighted(rubric: Rubric) -> Rubric:
+    """Return the rubric with the same items, each counting one."""
     return Rubric(tuple(Item(item.criterion, MIN_WEIGHT) for item in rubric.items))
 
 

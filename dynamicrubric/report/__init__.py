@@ -20,7 +20,7 @@ from dynamicrubric.plan import Plan
 from dynamicrubric.report.build import Material, write_report
 from dynamicrubric.report.coevolution import CoEvolution, read_coevolution
 from dynamicrubric.report.differences import TABLES, Difference, corrected, paired_differences
-from dynamicrubric.report.faults import Fault, refuse
+from dynamicrubric.report.faults import Fault, counted, refuse
 from dynamicrubric.report.gather import gather
 from dynamicrubric.report.gridtable import write_grid_csv
 from dynamicrubric.report.heatmap import draw_grid, heat_map
@@ -68,7 +68,7 @@ class Comparison:
         coevolution: the G x P grid, and P_1 -> P_2 under each generator.
         files: metrics.csv, table.md, study.png, study.svg, grid.csv, grid.png, grid.svg.
         report: the folder of the page, its pictures and tables; None if nothing was written.
-        faults: cells that are not in it; empty unless it is partial.
+        faults: cells and grids that are not in it; empty unless it is partial.
     """
 
     outcomes: OutcomeTable
@@ -82,10 +82,9 @@ class Comparison:
     @property
     def mark(self) -> str:
         """The sentence that marks a partial comparison wherever it is shown; else empty."""
-        count = len(self.faults)
-        if not count:
+        if not self.faults:
             return ""
-        return f"PARTIAL: {count} cell{'s' * (count > 1)} missing or damaged; not a finished study"
+        return f"PARTIAL: {counted(self.faults)} missing or damaged; not a finished study"
 
 
 def compare_arms(
@@ -97,12 +96,12 @@ def compare_arms(
         plan: the lattice of cells.
         questions: the question of each arm, from params.yaml.
         root: the project's folder, which holds data/runs.
-        faults: cells to leave out; the comparison is partial then.
+        faults: cells and grids to leave out; the comparison is partial then.
 
     Raises:
-        UserError: cells are missing (all are named) or their figures are impossible.
+        UserError: cells or grids are missing (all are named) or their figures are impossible.
     """
-    without = {fault.key for fault in faults}
+    without = {fault.key for fault in faults if fault.kind == "cell"}
     outcomes = collect_outcomes(plan, root, without)
     arm = FIRST_CHOICE if FIRST_CHOICE in outcomes.arms else outcomes.arms[0]
     differences = corrected(
@@ -136,7 +135,8 @@ def write_comparison(
         sections: sections that the page has beside the report's own.
 
     Raises:
-        UserError: cells are missing or damaged (all are named); with `partial`, all of them are.
+        UserError: cells or grids are missing or damaged (all are named); with `partial`, no cell is
+            whole.
     """
     gathered = gather(plan, root)
     if gathered.faults and not partial:
@@ -151,7 +151,13 @@ def write_comparison(
     found = compare_arms(plan, questions, root, gathered.faults)
     files = _write_files(found, results)
     material = Material(
-        found.outcomes, found.differences, found.questions, gathered, found.mark, sections
+        found.outcomes,
+        found.differences,
+        found.questions,
+        gathered,
+        found.coevolution,
+        found.mark,
+        sections,
     )
     report = write_report(material, results)
     return replace(found, files=files, report=report)

@@ -10,10 +10,12 @@ from typing import Final
 
 from dynamicrubric.plan import Plan
 from dynamicrubric.report.charts import draw_charts
+from dynamicrubric.report.coevolution import CoEvolution
 from dynamicrubric.report.csvtables import Tables, write_tables
 from dynamicrubric.report.curves import curve_points
 from dynamicrubric.report.differences import TABLES, Difference
 from dynamicrubric.report.gather import Gathered
+from dynamicrubric.report.gridsection import coevolution_answers, coevolution_section
 from dynamicrubric.report.outcomes import OutcomeTable
 from dynamicrubric.report.page import PageContent, Section, render
 from dynamicrubric.report.pagetables import (
@@ -42,6 +44,7 @@ class Material:
         differences: the comparisons.
         questions: the question of each arm.
         gathered: what was read from the cells.
+        coevolution: the G x P grid, and P_1 -> P_2 under each generator.
         mark: the sentence that marks a partial report; empty if it is whole.
         sections: sections of other parts of the project.
     """
@@ -50,6 +53,7 @@ class Material:
     differences: Sequence[Difference]
     questions: Mapping[str, str]
     gathered: Gathered
+    coevolution: CoEvolution
     mark: str = ""
     sections: Sequence[Section] = ()
 
@@ -67,9 +71,12 @@ def write_report(material: Material, results: Path) -> Path:
     charts = draw_charts(
         material.outcomes.arms, tables.points, material.differences, folder / PLOTS, material.mark
     )
+    section = coevolution_section(material.coevolution, folder / PLOTS, material.mark)
     write_tables(tables, folder / TABLE_FILES)
     content = PageContent(
-        questions=material.questions,
+        questions={
+            arm: text for arm, text in material.questions.items() if arm in material.outcomes.arms
+        },
         arms=material.outcomes.arms,
         seeds=_seeds(material.outcomes),
         tables=tables,
@@ -82,7 +89,7 @@ def write_report(material: Material, results: Path) -> Path:
         settings=_settings(material),
         faults=material.gathered.faults,
         mark=material.mark,
-        sections=material.sections,
+        sections=[section, *material.sections],
     )
     (folder / INDEX).write_text(render(content), encoding="utf-8")
     return folder
@@ -103,6 +110,8 @@ def _tables(material: Material) -> Tables:
         uses=uses_of(outcomes, gathered),
         costs=costs_of(gathered),
         extremes=extremes,
+        grid=material.coevolution.table.rows,
+        coevolution=coevolution_answers(material.coevolution),
     )
 
 

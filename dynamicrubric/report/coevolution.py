@@ -23,6 +23,7 @@ from dynamicrubric.grid import (
     NEEDS,
     POLICIES,
     UNDER,
+    planned_grids,
     trains_under,
 )
 from dynamicrubric.metrics import ROUND_METRICS
@@ -43,10 +44,9 @@ from dynamicrubric.report.evidence import (
     evidence,
     signed,
 )
-from dynamicrubric.report.gridtable import GridTable, grid_values, grids_of, read_grids
+from dynamicrubric.report.gridtable import GAP, GridTable, grid_values, grids_of, read_grids
 from dynamicrubric.stats import LEVEL
 
-GAP: Final = "delta_gap"
 QUALITY: Final = "true_quality"
 BEST: Final = "G_2"
 SHOWN: Final = ("delta_gap", "r_disc", "r_dir", "rank_accuracy", "tie_rate", "valid_rubric_rate")
@@ -63,7 +63,8 @@ class CoEvolution:
         gains: true quality of P_2 under each generator minus P_1's.
         against: true quality of P_2 under G_2 minus that under each other generator; p-values are
             corrected together with those of `gains`.
-        not_planned: generator and why no arm of the plan trains P_1 under it.
+        not_planned: generator and why nothing trains P_1 under it.
+        missing: keys of planned grids that are not in the table; none unless it is partial.
         deviation: see `diagonal_deviation`.
     """
 
@@ -72,6 +73,7 @@ class CoEvolution:
     gains: tuple[Difference, ...] = ()
     against: tuple[Difference, ...] = ()
     not_planned: Mapping[str, str] = field(default_factory=dict)
+    missing: tuple[str, ...] = ()
     deviation: float = 0.0
 
 
@@ -83,13 +85,13 @@ def read_coevolution(
     Args:
         plan: the lattice of cells.
         root: the project's folder.
-        partial: leave out grids that are missing.
+        partial: leave out grids that are missing or damaged.
         without: keys of cells to leave out, with what comes after them.
 
     Raises:
         UserError: a grid or a cell is missing or altered, or its figures are impossible.
     """
-    plan = _without(plan, without)
+    whole, plan = plan, _without(plan, without)
     table = read_grids(plan, root, partial=partial)
     gaps = _gaps(plan, root, table) if table.rows else ()
     paths = {generator: _paths_under(plan, generator) for generator in UNDER}
@@ -110,7 +112,10 @@ def read_coevolution(
         gaps=corrected(gaps),
         gains=together[: len(gains)],
         against=together[len(gains) :],
-        not_planned={g: _why_not(plan, g) for g in UNDER if g not in planned},
+        not_planned={g: _why_not(whole, g) for g in UNDER if g not in planned},
+        missing=tuple(
+            key for key, one in planned_grids(whole).items() if one.seed not in table.seeds
+        ),
         deviation=diagonal_deviation(plan, root, table),
     )
 
@@ -148,14 +153,17 @@ def coevolution_notes(found: CoEvolution) -> list[tuple[str, str]]:
         notes.append(("G_0 on P_0, G_1 on P_1, G_2 on P_2", _diagonal_note(found.deviation)))
         p_holm = f"corrected for the {len(found.gaps)} differences of its table"
         notes.append((f"p Holm of {BEST} minus another generator", p_holm))
-    else:
+    elif not found.missing:
         notes.append(("no G x P grid", f"it takes {NEEDS}"))
+    if found.missing:
+        stages = ", ".join(f"grid@{key}" for key in found.missing)
+        notes.append(("G x P grids left out", f"missing or damaged: {stages}"))
     if found.gains:
         notes.append(("a - b", "gain under a minus gain under b: P_1 is the same"))
         p_holm = f"corrected for the {len(found.gains) + len(found.against)} rows of its table"
         notes.append(("p Holm of P_1 -> P_2", p_holm))
         notes += [
-            (f"P_1 -> P_2 under {g}", f"not planned: {why}") for g, why in found.not_planned.items()
+            (f"P_1 -> P_2 under {g}", f"not there: {why}") for g, why in found.not_planned.items()
         ]
     for one in (*found.gaps, *found.gains, *found.against):
         if one.estimate.interval is None:
@@ -250,6 +258,8 @@ def _why_not(plan: Plan, generator: str) -> str:
         return f"it takes the arm {arm}"
     if max(map(len, paths)) <= LAST_ROUND:
         return f"it takes {LAST_ROUND} rounds of {arm}"
+    if _paths_under(plan, generator):
+        return f"cells of {arm} are missing or damaged"
     if _from_p_1(plan, arm):
         return f"the second round of {arm} is under another generator, or with other compute"
     return f"{arm} does not start from the P_1 of {COEVOLVED}"

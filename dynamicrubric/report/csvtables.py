@@ -11,6 +11,7 @@ from typing import Any
 from dynamicrubric.report.costs import COSTS, Cost
 from dynamicrubric.report.curves import CurvePoint
 from dynamicrubric.report.extremes import Extremes
+from dynamicrubric.report.gridtable import GridRow
 from dynamicrubric.report.rubricchange import RubricUse
 from dynamicrubric.report.words import Answer, Finding
 
@@ -29,6 +30,8 @@ class Tables:
         uses: rubrics by arm and round, seeds put together.
         costs: mean over seeds by arm.
         extremes: most and least rewarded responses by arm.
+        grid: the G x P grid, a row a figure.
+        coevolution: comparisons of generators on the same responses, and of P_2 under each.
     """
 
     points: Sequence[CurvePoint]
@@ -37,6 +40,8 @@ class Tables:
     uses: Uses
     costs: Mapping[str, Cost]
     extremes: Mapping[str, Extremes]
+    grid: Sequence[GridRow]
+    coevolution: Sequence[Answer]
 
 
 def write_tables(tables: Tables, folder: Path) -> tuple[Path, ...]:
@@ -59,6 +64,8 @@ def write_tables(tables: Tables, folder: Path) -> tuple[Path, ...]:
             for arm, cost in tables.costs.items()
         ),
         "responses": (row for arm, found in tables.extremes.items() for row in _items(arm, found)),
+        "grid": (asdict(row) for row in tables.grid),
+        "coevolution": (_answer(answer) for answer in tables.coevolution),
     }
     return tuple(_write(folder / f"{name}.csv", found) for name, found in rows.items())
 

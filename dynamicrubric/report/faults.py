@@ -1,11 +1,11 @@
-"""Which cells of a study are missing or damaged: all of them, each with its reason."""
+"""What of a study is missing or damaged: all cells and grids, each with its reason."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TypeVar
+from typing import Literal, TypeVar
 
 from dynamicrubric.errors import UserError
 from dynamicrubric.plan import Plan
@@ -16,37 +16,53 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class Fault:
-    """A cell that cannot be reported on.
+    """A cell or a G x P grid that cannot be reported on.
 
     Attributes:
-        key: the cell.
-        arms: the arms whose paths hold it.
+        key: the cell; of a grid its stage, `grid@s1`.
+        arms: the arms whose paths hold it, or which a grid is made of.
         missing: nothing of it is there; else what is there is damaged, unfinished or another's.
         reason: what was found.
+        kind: which of the two it is.
     """
 
     key: str
     arms: tuple[str, ...]
     missing: bool
     reason: str
+    kind: Literal["cell", "grid"] = "cell"
+
+
+def counted(faults: Sequence[Fault]) -> str:
+    """Return how many cells and grids there are, in words; empty if there are none.
+
+    >>> counted([Fault("a-s1-r1", ("a",), True, ""), Fault("grid@s1", ("a",), True, "", "grid")])
+    '1 cell and 1 grid'
+    """
+    kinds = [fault.kind for fault in faults]
+    numbers = [(kind, kinds.count(kind)) for kind in dict.fromkeys(kinds)]
+    return " and ".join(f"{number} {kind}{'s' * (number > 1)}" for kind, number in numbers)
 
 
 def refuse(faults: Sequence[Fault], num_cells: int) -> UserError:
-    """Return the error that names every missing and every damaged cell."""
-    missing = [fault.key for fault in faults if fault.missing]
+    """Return the error that names every missing and every damaged cell and grid."""
+    missing = [fault.key for fault in faults if fault.missing and fault.kind == "cell"]
+    grids = [fault.key for fault in faults if fault.missing and fault.kind == "grid"]
     damaged = [fault for fault in faults if not fault.missing]
     parts = []
     if missing:
         parts.append(
             f"no finished evaluation of {len(missing)} of {num_cells} cells: {', '.join(missing)}"
         )
+    if grids:
+        parts.append(f"no {', '.join(grids)}")
     if damaged:
         named = "; ".join(f"{fault.key} ({fault.reason})" for fault in damaged)
         parts.append(f"{len(damaged)} damaged, unfinished or another plan's: {named}")
     return UserError(
         doing="comparing the arms",
         got="; ".join(parts),
-        expected="every cell of the plan",
+        expected="every cell and grid of the plan",
         remedy=f"{RUN_IT}; `python -m flows compare --partial` draws the rest",
     )
 

@@ -13,6 +13,7 @@ from dynamicrubric.report.costs import Cost, cost_of
 from dynamicrubric.report.curves import CURVES
 from dynamicrubric.report.extremes import Extremes, extremes_of
 from dynamicrubric.report.faults import Fault, attempt
+from dynamicrubric.report.gridtable import grid_faults
 from dynamicrubric.report.rubricchange import RubricUse, rubric_use
 from dynamicrubric.stats import PromptValues
 
@@ -45,7 +46,7 @@ class Gathered:
     Attributes:
         plan: the lattice.
         cells: what was read, by cell key.
-        faults: what is missing or damaged.
+        faults: cells and grids that are missing or damaged.
         shown: the cell whose responses are shown for each arm that has one.
     """
 
@@ -57,7 +58,7 @@ class Gathered:
     @property
     def num_cells(self) -> int:
         """Cells of the plan, whether they are there or not."""
-        return len(self.cells) + len(self.faults)
+        return len(self.cells) + sum(fault.kind == "cell" for fault in self.faults)
 
     def of(self, arm: str, round_number: int) -> list[CellDigest]:
         """Return an arm's cells of one round, a seed each, those there are."""
@@ -79,7 +80,7 @@ class Gathered:
 
 
 def gather(plan: Plan, root: Path) -> Gathered:
-    """Read every cell of a plan; those that cannot be reported on become faults, all of them."""
+    """Read every cell of a plan; those that cannot be reported on become faults, as do grids."""
     ends = {keys[-1] for keys in plan.paths.values()}
     found = {
         key: attempt(plan, root, key, lambda files: _digest(plan, files, files.cell.key in ends))
@@ -91,7 +92,8 @@ def gather(plan: Plan, root: Path) -> Gathered:
         if keys[-1] in cells:  # of the first seed that has its last round
             shown.setdefault(arm, keys[-1])
     faults = tuple(one for one in found.values() if isinstance(one, Fault))
-    return Gathered(plan, cells, faults, shown)
+    grids = grid_faults(plan, root, {fault.key for fault in faults})
+    return Gathered(plan, cells, (*faults, *grids), shown)
 
 
 def _digest(plan: Plan, files: CellFiles, is_end: bool) -> CellDigest:

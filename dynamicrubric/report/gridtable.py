@@ -6,14 +6,21 @@ import csv
 import json
 import math
 import statistics
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import astuple, dataclass, fields
 from functools import cached_property
 from pathlib import Path
 from typing import Any, Final
 
 from dynamicrubric.errors import UserError
-from dynamicrubric.grid import GENERATORS, POLICIES, PlannedGrid, planned_grids
+from dynamicrubric.grid import (
+    COEVOLVED,
+    GENERATORS,
+    POLICIES,
+    STALE,
+    PlannedGrid,
+    planned_grids,
+)
 from dynamicrubric.gridfiles import FIGURES_FILE, RUBRICS_FILE
 from dynamicrubric.plan import Plan
 from dynamicrubric.report.cellfiles import (
@@ -25,11 +32,14 @@ from dynamicrubric.report.cellfiles import (
     checked_file,
 )
 from dynamicrubric.report.differences import ArmValues, check_figure
+from dynamicrubric.report.faults import Fault
 from dynamicrubric.stats import MIN_SEEDS, prompt_means
 from dynamicrubric.types import mean_of
 
 RECORD_FILE: Final = "record.json"
 _RECORD_KEYS: Final = {"step_version", "inputs", "files", "content_hash"}
+GAP: Final = "delta_gap"
+"""The metric by which generators are compared."""
 Place = tuple[int, str, str, str]
 
 
@@ -102,36 +112,72 @@ def missing_grids(plan: Plan, root: Path) -> tuple[str, ...]:
     return tuple(key for key, grid in grids.items() if _find_record(grid, root) is None)
 
 
+def grid_faults(plan: Plan, root: Path, without: Collection[str] = ()) -> tuple[Fault, ...]:
+    """Return the planned grids that cannot be reported on, each with its reason.
+
+    Args:
+        plan: the lattice of cells.
+        root: the project's folder.
+        without: keys of cells that are left out, and with them the grids that are made of them.
+    """
+    arms = (COEVOLVED, STALE)
+    return tuple(
+        Fault(f"grid@{key}", arms, not (root / grid.directory).exists(), reason, "grid")
+        for key, grid in planned_grids(plan).items()
+        if (reason := _fault_of(grid, root, without))
+    )
+
+
+def _fault_of(grid: PlannedGrid, root: Path, without: Collection[str]) -> str:
+    """Return why a grid cannot be reported on; empty if it can."""
+    gone = [cell.key for cell in (*grid.cells, grid.stale) if cell.key in without]
+    if gone:
+        return f"it is made of cells that are not there: {', '.join(gone)}"
+    try:
+        if _find_record(grid, root) is None:
+            return "no grid, or one of other generators or responses"
+        table = GridTable(_rows(grid, root), (grid.seed,))
+        _values(grid, root, table, GAP)
+    except UserError as error:
+        return f"{error.got}; expected {error.expected}"
+    except (OSError, ValueError, KeyError, TypeError) as error:  # no parquet, no JSON, no figures
+        return f"{type(error).__name__}: {error}"
+    return ""
+
+
 def read_grids(plan: Plan, root: Path, *, partial: bool = False) -> GridTable:
     """Read the grids of a plan.
 
     Args:
         plan: the lattice of cells.
         root: the project's folder.
-        partial: leave out the seeds of `missing_grids`.
+        partial: leave out the seeds of `grid_faults`.
 
     Raises:
         UserError: grids are missing or were measured of other artefacts (all are named), or a
             figure is impossible.
     """
     grids = planned_grids(plan)
-    missing = missing_grids(plan, root)
     if partial:
-        grids = {key: grid for key, grid in grids.items() if key not in missing}
-    elif missing:
+        left_out = {fault.key for fault in grid_faults(plan, root)}
+        grids = {key: grid for key, grid in grids.items() if f"grid@{key}" not in left_out}
+    elif missing := missing_grids(plan, root):
         raise UserError(
             doing="reading the G x P grid",
             got=f"no grid, or one of other generators or responses, for {', '.join(missing)}",
             expected=f"one of what the plan's cells hold now for each of {', '.join(grids)}",
             remedy=RUN_IT,
         )
-    rows = tuple(
+    rows = tuple(row for grid in grids.values() for row in _rows(grid, root))
+    return GridTable(rows, tuple(grid.seed for grid in grids.values()))
+
+
+def _rows(grid: PlannedGrid, root: Path) -> tuple[GridRow, ...]:
+    return tuple(
         GridRow(grid.seed, generator, policy, metric, found.value, found.n_scored, found.n_total)
-        for grid in grids.values()
         for (generator, policy), figures in _figures(grid, root).items()
         for metric, found in figures.items()
     )
-    return GridTable(rows, tuple(grid.seed for grid in grids.values()))
 
 
 def grids_of(plan: Plan, table: GridTable) -> list[PlannedGrid]:
@@ -153,27 +199,34 @@ def grid_values(
     Raises:
         UserError: the table of rubrics is altered, or does not give the grid's figures.
     """
+    found: dict[tuple[str, str], dict[int, ArmValues]] = {}
+    for grid in grids_of(plan, table):
+        for place, values in _values(grid, root, table, metric).items():
+            found.setdefault(place, {})[grid.seed] = values
+    return found
+
+
+def _values(
+    grid: PlannedGrid, root: Path, table: GridTable, metric: str
+) -> dict[tuple[str, str], ArmValues]:
     # Imported here: `import dynamicrubric.cli` has to stay fast.
     import pyarrow.parquet as pq
 
-    found: dict[tuple[str, str], dict[int, ArmValues]] = {}
-    for grid in grids_of(plan, table):
-        folder = root / grid.directory
-        path = checked_file(folder / RUBRICS_FILE, _read_record(folder))
-        columns = ["generator", "policy", "prompt_id", metric]
-        rows = pq.read_table(path, columns=columns).to_pylist()
-        for generator in GENERATORS:
-            for policy in POLICIES:
-                own = [
-                    (str(row["prompt_id"]), row[metric])
-                    for row in rows
-                    if (row["generator"], row["policy"]) == (generator, policy)
-                ]
-                said = table.at(grid.seed, generator, policy, metric)
-                figure = Measured(said.value, said.n_scored, said.n_total)
-                check_figure(path, metric, mean_of([value for _, value in own]), figure)
-                values = ArmValues(prompt_means(own), figure)
-                found.setdefault((generator, policy), {})[grid.seed] = values
+    folder = root / grid.directory
+    path = checked_file(folder / RUBRICS_FILE, _read_record(folder))
+    columns = ["generator", "policy", "prompt_id", metric]
+    rows = pq.read_table(path, columns=columns).to_pylist()
+    found = {}
+    for place in ((generator, policy) for generator in GENERATORS for policy in POLICIES):
+        own = [
+            (str(row["prompt_id"]), row[metric])
+            for row in rows
+            if (row["generator"], row["policy"]) == place
+        ]
+        said = table.at(grid.seed, *place, metric)
+        figure = Measured(said.value, said.n_scored, said.n_total)
+        check_figure(path, metric, mean_of([value for _, value in own]), figure)
+        found[place] = ArmValues(prompt_means(own), figure)
     return found
 
 

@@ -49,8 +49,10 @@ class Section:
         anchor: its id in the page.
         title: its heading.
         lead: a sentence or two above its pictures.
-        charts: its pictures.
+        charts: its pictures, as wide as the page.
         grids: its tables.
+        answers: comparisons in words, below the lead.
+        notes: (name, text) lines under its tables.
     """
 
     anchor: str
@@ -58,6 +60,8 @@ class Section:
     lead: str
     charts: tuple[Chart, ...] = ()
     grids: tuple[Grid, ...] = ()
+    answers: tuple[Answer, ...] = ()
+    notes: tuple[tuple[str, str], ...] = ()
 
 
 @dataclass(frozen=True)

@@ -13,10 +13,11 @@ from typing import Any
 from dynamicrubric.config import Sampling
 from dynamicrubric.engines.base import Generation
 from dynamicrubric.engines.transformers import TransformersEngine
-from dynamicrubric.evaluation import LOWEST_QUALITY, NO_RUBRIC
+from dynamicrubric.evaluation import NO_RUBRIC
 from dynamicrubric.evaluators.judging import text_hash
 from dynamicrubric.training.policy import policy_requests
 from dynamicrubric.training.rollout import Rollout, RolloutBatch, RowGroup
+from dynamicrubric.worlds.postcards.criteria import LOWEST_QUALITY
 
 
 @dataclass(frozen=True)

@@ -16,16 +16,15 @@ import pyarrow.parquet as pq
 import pytest
 
 from dynamicrubric.cli import main
-from dynamicrubric.rewards import group_advantages
 from dynamicrubric.worlds.postcards.criteria import true_quality
-from dynamicrubric.worlds.postcards.prompts import all_prompts
+from dynamicrubric.worlds.postcards.prompts import prompt_by_id
 
 ROOT = Path(__file__).resolve().parents[2]
 CELL = "coevolved-s1-r1"
 RUBRIC = (
     '[{"criterion":"says thank you","weight":3},{"criterion":"gives a [red]number","weight":1}]'
 )
-RUBRICS = {"min_items": 1, "max_items": 3}
+RUBRICS = {"evaluator": "dynamic", "min_items": 1, "max_items": 3}
 # Rewards 1 and 3/4: mean 7/8, standard deviation sqrt(1/32).
 ADVANTAGE = 0.125 / (0.03125**0.5 + 1e-4)
 
@@ -172,63 +171,6 @@ def test_explain_response_cut_at_its_limit_says_why_it_earned_nothing(
     assert "cut at its token limit, so the reward is 0.0000" in explain(study, CELL, "1/oslo/1")
 
 
-def test_explain_response_under_equal_weights_counts_its_items_alike(
-    study: Path, explain: Explain
-) -> None:
-    rows = responses()
-    advantage = 0.25 / (0.125**0.5 + 1e-4)
-    rows[0] |= {"advantage": advantage}
-    rows[1] |= {"score": 0.5, "reward": 0.5, "advantage": -advantage}
-    rubrics_of = RUBRICS | {"evaluator": "dynamic", "weights": "equal"}
-    write(study, "policy", rows, {"rubrics": rubrics_of, "responses_per_set": 3})
-    assert "score = (1) / (1 + 1) = 0.5000" in explain(study, CELL, "1/oslo/1")
-
-
-def oracle_rows() -> list[dict[str, Any]]:
-    """Two finished responses of an oracle's group and one that was cut."""
-    prompt = all_prompts()[0]
-    texts = ["dear emma , thank you !", "hm", "hm hm"]
-    rewards = [true_quality(prompt, texts[0]), true_quality(prompt, texts[1]), -1.0]
-    none = {"rubric": None, "rubric_id": None, "verdicts": [], "score": None}
-    return [
-        row
-        | none
-        | {"prompt_id": prompt.id, "text": text, "text_hash": name_of(text), "reward": reward}
-        | {"score_reason": "no_rubric", "advantage": advantage}
-        for row, text, reward, advantage in zip(
-            responses(), texts, rewards, group_advantages(rewards), strict=True
-        )
-    ]
-
-
-def test_explain_response_under_an_oracle_says_its_true_quality(
-    study: Path, explain: Explain
-) -> None:
-    rows = oracle_rows()
-    prompt = rows[0]["prompt_id"]
-    identity = {"rubrics": RUBRICS | {"evaluator": "oracle"}, "responses_per_set": 3}
-    write(study, "policy", rows, identity)
-    text = explain(study, CELL, f"1/{prompt}/0")
-    assert f"true quality = {rows[0]['reward']:.4f}; the reward is the quality" in text
-    assert "an oracle rewards the true quality itself" in text
-    cut = explain(study, CELL, f"1/{prompt}/2")
-    assert "cut at its token limit, so the reward is -1.0000" in cut
-    found = json.loads(explain(study, CELL, f"1/{prompt}/0", "--json"))
-    assert (found["rubric"], found["judge"], found["score"]) == (None, None, None)
-
-    rows[0]["reward"] = 0.123
-    write(study, "policy", rows, identity)
-    assert "0.123 is stored" in explain(study, CELL, f"1/{prompt}/0", code=2)
-
-
-def test_explain_response_under_a_rule_names_no_generator(study: Path, explain: Explain) -> None:
-    rubrics_of = RUBRICS | {"evaluator": "rule_based"}
-    write(study, "policy", responses(), {"rubrics": rubrics_of, "responses_per_set": 3})
-    text = explain(study, CELL, "1/oslo/1")
-    assert "hand, one for every prompt" in text
-    assert "generator hash" not in text
-
-
 def test_explain_rubric_adds_both_advantages_with_their_weights(
     study: Path, explain: Explain
 ) -> None:
@@ -247,6 +189,115 @@ def test_explain_without_an_id_lists_the_responses(study: Path, explain: Explain
     assert "3 of 3 responses" in text
     assert "1 of 3 responses" in explain(study, CELL, "--limit", "1")
     assert "expected a step from 1 to 1" in explain(study, CELL, "--step", "9", code=2)
+
+
+def test_explain_of_an_arm_without_weights_counts_every_item_as_one(
+    study: Path, explain: Explain
+) -> None:
+    rows = responses()
+    # The text's weights are 3 and 1; without them "yes, no" is 1/2, and 1 and 1/2 lie +-1/4 apart.
+    advantage = 0.25 / (0.125**0.5 + 1e-4)
+    rows[0] |= {"advantage": advantage}
+    rows[1] |= {"score": 0.5, "reward": 0.5, "advantage": -advantage}
+    write(study, "policy", rows, {"rubrics": {**RUBRICS, "weights": "equal"},
+                                  "responses_per_set": 3})  # fmt: skip
+    found = json.loads(explain(study, CELL, "1/oslo/1", "--json"))
+    assert [(item["weight"], item["share"]) for item in found["items"]] == [(1, 0.5), (1, 0.0)]
+    assert found["counts_alike"] is True
+    text = explain(study, CELL, "1/oslo/1")
+    assert "score = (1) / (1 + 1) = 0.5000" in text
+    assert "every item counts one" in text
+
+
+def test_explain_rubric_of_an_arm_without_weights_shows_the_weights_that_count(
+    study: Path, explain: Explain
+) -> None:
+    training = {"group_size": 2, "objective": {"disc": 1.0, "anchor": 2.0}}
+    rubric_settings = {**RUBRICS, "weights": "equal"}
+    write(study, "generator", rubrics(), {"rubrics": rubric_settings, "training": training})
+    found = json.loads(explain(study, CELL, "1/oslo/0/1", "--generator", "--json"))
+    assert found["criteria"] == [["number", 1]]
+    assert "every item counts one" in explain(study, CELL, "1/oslo/0/1", "--generator")
+
+
+def test_explain_of_hand_written_rules_names_no_generator(study: Path, explain: Explain) -> None:
+    settings = {**RUBRICS, "evaluator": "rule_based"}
+    write(study, "policy", responses(), {"rubrics": settings, "responses_per_set": 3})
+    (study / "data/runs" / CELL / "generator/record.json").unlink()
+    found = json.loads(explain(study, CELL, "1/oslo/1", "--json"))
+    assert (found["judge"], found["score"], found["evaluator"]) == (None, 0.75, "rule_based")
+    assert "no generator: a fixed rubric" in explain(study, CELL, "1/oslo/1")
+
+
+PROMPT = "lima-emma-holiday"
+CARDS = ("Hello Emma! Thank you. See you soon.", "Hm", "Thank you, thank you, thank")
+"""The last was cut at its limit."""
+
+
+def oracle_rows() -> list[dict[str, Any]]:
+    """Rows of an oracle: the cut one is worth -1, whatever its text is."""
+    rewards = [true_quality(prompt_by_id(PROMPT), text) for text in CARDS[:2]] + [-1.0]
+    mean = sum(rewards) / 3
+    deviation = (sum((reward - mean) ** 2 for reward in rewards) / 2) ** 0.5
+    return [
+        response(number, text, [], None)
+        | {"prompt_id": PROMPT, "rubric": None, "rubric_id": None, "score_reason": "no_rubric",
+           "reward": reward, "advantage": (reward - mean) / (deviation + 1e-4)}
+        for number, (text, reward) in enumerate(zip(CARDS, rewards, strict=True))
+    ]  # fmt: skip
+
+
+def write_oracle(study: Path, rows: list[dict[str, Any]]) -> None:
+    settings = {**RUBRICS, "evaluator": "oracle"}
+    write(study, "policy", rows, {"rubrics": settings, "responses_per_set": 3})
+
+
+def test_explain_of_an_oracle_goes_from_the_true_quality_to_the_checkpoint(
+    study: Path, explain: Explain
+) -> None:
+    write_oracle(study, oracle_rows())
+    found = json.loads(explain(study, CELL, f"1/{PROMPT}/0", "--json"))
+    assert found["reward"] == found["true_quality"] > -1.0
+    assert (found["score"], found["rubric"], found["judge"], found["items"]) == (
+        None, None, None, []
+    )  # fmt: skip
+    assert not found["cut"]
+    text = explain(study, CELL, f"1/{PROMPT}/0")
+    assert "oracle, writes no rubrics" in text
+    assert "the reward is the true quality" in text
+    assert "invalid" not in text.lower()
+
+
+def test_explain_of_an_oracles_cut_response_says_that_it_earned_the_lowest(
+    study: Path, explain: Explain
+) -> None:
+    write_oracle(study, oracle_rows())
+    text = explain(study, CELL, f"1/{PROMPT}/2")
+    assert "cut at its token limit, so the reward is -1.0000" in text
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ({"reward": 0.99}, f"reward of 1/{PROMPT}/1: 0.99 is stored"),
+        ({"score": 0.5}, f"score of 1/{PROMPT}/1: 0.5 is stored; expected None"),
+        ({"rubric": RUBRIC, "rubric_id": name_of(RUBRIC)}, f"rubric of 1/{PROMPT}/1"),
+    ],
+)
+def test_explain_of_an_oracle_whose_reward_is_not_the_true_quality_is_refused(
+    study: Path, explain: Explain, change: dict[str, Any], said: str
+) -> None:
+    rows = oracle_rows()
+    rows[1] |= change
+    write_oracle(study, rows)
+    assert said in explain(study, CELL, f"1/{PROMPT}/0", code=2)
+
+
+def test_explain_generator_that_was_not_trained_says_so(study: Path, explain: Explain) -> None:
+    path = study / "data/runs" / CELL / "generator/record.json"
+    path.write_text(path.read_text().replace("train_generator", "keep_generator"))
+    text = explain(study, CELL, "--generator", code=2)
+    assert "a generator that this round did not train (step keep_generator)" in text
 
 
 BROKEN: list[tuple[dict[str, Any], str]] = [

@@ -189,7 +189,7 @@ def test_generators_under_which_nothing_is_planned_are_named_with_the_arm_it_tak
     found = read_coevolution(study.plan, study.root)
     assert found.not_planned == {"G_1": "it takes the arm once", "G_0": "it takes the arm reverted"}
     text = markdown(*_compared(study, found))
-    assert "not planned: it takes the arm once" in text
+    assert "not there: it takes the arm once" in text
 
 
 def test_each_arm_is_read_as_p_2_under_its_generator(fake_study):
@@ -208,7 +208,7 @@ def test_each_arm_is_read_as_p_2_under_its_generator(fake_study):
     assert found.not_planned == {}
     text = markdown(*_compared(study, found))
     assert "G\\_2 - G\\_0" in text
-    assert "not planned" not in text
+    assert "not there" not in text
 
 
 def test_arm_with_another_first_round_is_not_read_as_p_2_under_its_generator(fake_study):

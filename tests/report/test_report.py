@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import base64
 import csv
 import re
 from dataclasses import replace
@@ -258,6 +259,114 @@ def _break(study):
     remove(study.root / study.plan.cell("coevolved-s1-r1").directory)
     study.write_cell("static-s1-r1", alter=lambda tables: tables["responses"].pop())
     return ["coevolved-s1-r1"], ["static-s1-r1"]
+
+
+@pytest.fixture(scope="module")
+def grids(tmp_path_factory):
+    """A study with a grid for each of two seeds, and its report."""
+    study = _study(tmp_path_factory, arms=("coevolved", "stale"), rounds=2, seeds=(1, 2))
+    return study, written(study, study.root / "results")
+
+
+def test_co_evolution_has_a_section_with_its_heat_map_and_a_link_to_it(grids):
+    found = grids[1]
+    page, text = page_of(found), (found.report / "index.html").read_text(encoding="utf-8")
+    assert "#coevolution" in page.values("href")
+    section = text[
+        text.index('<section id="coevolution">') : text.index('<section id="responses">')
+    ]
+    svg = base64.b64encode((found.report / "plots" / "grid.svg").read_bytes()).decode()
+    assert svg in section
+    # What the paper says of the two halves, and both halves' tables.
+    assert "G_2 on P_1 is above G~_2 on P_1 by 0.010" in section
+    assert "P_2 under G~_2" in section
+    assert "Each generator on each policy&#39;s held-out responses, mean of 2 seeds" in section
+    assert "P_1 -&gt; P_2 under: gain in true quality" in section
+    assert "it takes the arm once" in section
+
+
+def test_co_evolution_tables_are_the_figures_of_the_comparison(grids):
+    found = grids[1]
+    rows = rows_of(found, "grid")
+    table = found.coevolution.table
+    assert len(rows) == len(table.rows) == 2 * 4 * 3 * 8
+    for row in rows:
+        own = table.at(int(row["seed"]), row["generator"], row["policy"], row["metric"])
+        assert (float(row["value"]), int(row["n_scored"])) == (own.value, own.n_scored)
+    compared = rows_of(found, "coevolution")
+    expected = [*found.coevolution.gaps, *found.coevolution.gains, *found.coevolution.against]
+    assert [float(row["mean"]) for row in compared] == [one.mean for one in expected]
+    assert {row["seeds"] for row in compared} == {"2"}
+
+
+def test_co_evolution_without_a_grid_says_what_one_takes_and_draws_none(one_seed):
+    found = one_seed[1]
+    assert (
+        "This plan has no G x P grid: it takes the arms coevolved and stale" in page_of(found).text
+    )
+    assert not (found.report / "plots" / "grid.svg").exists()
+    assert rows_of(found, "grid") == []
+
+
+def _remove_grid(folder):
+    from tasks.disk import remove
+
+    remove(folder)
+
+
+def _cut_grid(folder):
+    path = folder / "rubrics.parquet"
+    content = path.read_bytes()
+    path.unlink()
+    path.write_bytes(content[:-9])
+
+
+def _break_grid_record(folder):
+    path = folder / "record.json"
+    path.unlink()
+    path.write_text("{")
+
+
+@pytest.mark.parametrize("harm", [_remove_grid, _cut_grid, _break_grid_record])
+def test_study_without_a_whole_grid_is_refused_or_drawn_as_partial_without_it(
+    tmp_path_factory, harm
+):
+    study = _study(tmp_path_factory, arms=("coevolved", "stale"), rounds=2, seeds=(1, 2))
+    harm(study.root / "data" / "grid" / "s2")
+    with pytest.raises(UserError, match="grid@s2") as error:
+        written(study, study.root / "results")
+    assert "grid@s1" not in str(error.value)
+    found = written(study, study.root / "results", partial=True)
+    assert found.mark == "PARTIAL: 1 grid missing or damaged; not a finished study"
+    assert [(fault.key, fault.kind) for fault in found.faults] == [("grid@s2", "grid")]
+    assert found.coevolution.table.seeds == (1,)
+    text = page_of(found).text
+    assert "G x P grids left out" in text and "missing or damaged: grid@s2" in text
+    assert f"<!-- {found.mark}" in (found.report / "plots" / "grid.svg").read_text()
+    assert f"<!-- {found.mark}" in (study.root / "results" / "grid.svg").read_text()
+    assert found.outcomes.missing == frozenset()
+
+
+def test_grid_of_a_missing_cell_is_named_with_it_and_not_called_unplanned(tmp_path_factory):
+    from tasks.disk import remove
+
+    study = _study(tmp_path_factory, arms=("coevolved", "stale"), rounds=2)
+    remove(study.root / study.plan.cell("stale-s1-r2").directory)
+    found = written(study, study.root / "results", partial=True)
+    assert found.mark.startswith("PARTIAL: 1 cell and 1 grid missing or damaged")
+    text = page_of(found).text
+    assert "it is made of cells that are not there: stale-s1-r2" in text
+    assert "The G x P grid of this plan is missing or damaged." in text
+    assert "cells of stale are missing or damaged" in text
+    assert "This plan has no G x P grid" not in text
+
+
+def test_questions_are_those_of_arms_that_were_run(one_seed):
+    study, _ = one_seed
+    questions = study.questions | {"oracle": "How far could any evaluator get?"}
+    found = write_comparison(study.plan, questions, study.root, study.root / "more")
+    assert "How far could any evaluator get?" not in page_of(found).text
+    assert study.questions["static"] in page_of(found).text
 
 
 def test_whole_report_is_not_marked(one_seed):

@@ -10,9 +10,9 @@ import pandas as pd
 import pytest
 
 from dynamicrubric import steps
-from dynamicrubric.evaluation import LOWEST_QUALITY, NO_RUBRIC
+from dynamicrubric.evaluation import NO_RUBRIC
 from dynamicrubric.metrics import ROUND_METRICS
-from dynamicrubric.worlds.postcards.criteria import true_quality
+from dynamicrubric.worlds.postcards.criteria import LOWEST_QUALITY, true_quality
 from dynamicrubric.worlds.postcards.prompts import prompt_by_id
 
 OF_NO_RUBRIC = {"true_quality", "response_length", "kl"}

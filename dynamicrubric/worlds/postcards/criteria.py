@@ -188,6 +188,10 @@ def criteria_for(prompt: PostcardPrompt) -> tuple[WorldCriterion, ...]:
     )
 
 
+LOWEST_QUALITY: Final = -1.0
+"""The least that a postcard's true quality can be: every bad criterion met and no good one."""
+
+
 def true_quality(prompt: PostcardPrompt, response: str) -> float:
     """Return the true quality of a postcard: the worth it earns over the worth there is.
 
