@@ -79,15 +79,15 @@ def test_console_table_of_fewer_than_three_seeds_says_that_no_interval_is_over_s
 
 
 def test_console_table_says_why_a_difference_has_no_interval(fake_study):
-    study = fake_study(arms=("coevolved", "stale"), rounds=1, prompts=12)
+    study = fake_study(arms=("coevolved", "frozen"), rounds=1, prompts=12)
     text = _printed(compare_arms(study.plan, study.questions, study.root), width=120)
     assert (
-        "coevolved - stale, true quality: no interval: prompts that both scored: seed 1 12" in text
+        "coevolved - frozen, true quality: no interval: prompts that both scored: seed 1 12" in text
     )
 
 
 def test_console_table_of_long_arm_names_and_five_seeds_cuts_no_evidence(fake_study):
-    study = fake_study(seeds=(1, 2, 3, 4, 5), arms=("coevolved", "stale"), rounds=1)
+    study = fake_study(seeds=(1, 2, 3, 4, 5), arms=("coevolved", "frozen"), rounds=1)
     found = compare_arms(study.plan, study.questions, study.root)
     long = tuple(replace(one, other="failing_verifier") for one in found.differences)
     text = _printed(replace(found, differences=long), width=80)
