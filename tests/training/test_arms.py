@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import json
+import shutil
+from dataclasses import dataclass
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pandas as pd
@@ -11,10 +14,21 @@ import pytest
 
 from dynamicrubric import steps
 from dynamicrubric.evaluation import NO_RUBRIC
+from dynamicrubric.explain import ResponseExplained, explain_response
+from dynamicrubric.lineage import Training
 from dynamicrubric.metrics import ROUND_METRICS
+from dynamicrubric.plan import Cell, parse_recipe
+from dynamicrubric.report.cellfiles import CellFiles
+from dynamicrubric.report.celltables import CellTables, read_tables
+from dynamicrubric.report.costs import Cost, cost_of
+from dynamicrubric.report.extremes import Extremes, extremes_of
+from dynamicrubric.report.rubricchange import rubric_use
 from dynamicrubric.worlds.postcards.criteria import LOWEST_QUALITY, true_quality
 from dynamicrubric.worlds.postcards.prompts import prompt_by_id
+from tasks.disk import sha256_of
 
+NUM_PROMPTS = 4
+"""Held-out prompts of the tiny world."""
 OF_NO_RUBRIC = {"true_quality", "response_length", "kl"}
 """Figures that need no rubric."""
 TWO_RULES = '[{"criterion":"greets the reader","weight":3},{"criterion":"sends a wish","weight":3}]'
@@ -31,6 +45,46 @@ def evaluated(tiny: Any, where: Path, policy: Path, generator: Path, **changed: 
         out_dir=str(where),
     )
     return where
+
+
+@dataclass(frozen=True)
+class ReadBack:
+    """What the report and `explain` make of a round."""
+
+    tables: CellTables
+    extremes: Extremes
+    cost: Cost
+    explained: list[ResponseExplained]
+
+
+def read_back(where: Path, recipe: dict[str, Any], run: Any, evaluation: Path) -> ReadBack:
+    """Publish a round as a cell and read it; every check of its tables and lineage holds."""
+    folder = where / "data/runs/arm-s1-r1"
+    for name, source in {"policy": run.out, "evaluation": evaluation}.items():
+        shutil.copytree(source, folder / name)
+    (folder / "generator").mkdir()
+    (folder / "generator" / "training_log.jsonl").touch()
+    records: dict[str, Any] = {}
+    for path in sorted(folder.iterdir()):
+        files = {one.name: {"sha256": sha256_of(one)} for one in path.iterdir()}
+        identity = {"rubrics": recipe["rubrics"], "responses_per_set": recipe["responses_per_set"]}
+        records[path.name] = {
+            "step": f"train_{path.name}", "identity": identity, "files": files,
+            "inputs": {"generator": "generator"}, "content_hash": path.name,
+            "provenance": {"seconds": 1.0},
+        }  # fmt: skip
+        (path / "record.json").write_text(json.dumps(records[path.name]))
+    cell = Cell("arm-s1-r1", "arm-s1-r1-0", "0", "data/warm", parse_recipe(recipe))
+    world = {"num_heldout_prompts": NUM_PROMPTS, "num_anchors": 5}
+    plan: Any = SimpleNamespace(shared={"prepare": {"world": world}})
+    tables = read_tables(plan, CellFiles(cell, folder, records))
+    training = Training.open(where, cell.key, "policy")
+    return ReadBack(
+        tables,
+        extremes_of(tables),
+        cost_of(plan, tables.files),
+        [explain_response(training, row["id"]) for row in training.rows],
+    )
 
 
 def figures(folder: Path) -> dict[str, dict[str, Any]]:
@@ -70,6 +124,17 @@ def test_oracles_round_trains_on_true_quality_and_measures_no_rubric(
     assert rubrics[["text", "valid", "invalid_reason", "delta_gap"]].isna().all(axis=None)
     assert pd.read_parquet(folder / "verdicts.parquet").empty
 
+    read = read_back(tmp_path, tiny.recipe(**oracle), run, folder)
+    assert (read.tables.num_written, sum(read.tables.is_valid)) == (0, 0)
+    assert set(read.tables.by_prompt("delta_gap").values()) == {None}
+    assert None not in read.tables.by_prompt("true_quality").values()
+    assert (read.extremes.n_scored, read.extremes.most) == (0, ())
+    assert rubric_use(read.tables).entropy is None
+    assert (read.cost.steps, read.cost.verdicts) == (3, 0)
+    assert read.cost.tokens is not None and read.cost.tokens > 0
+    assert [one.cut for one in read.explained] == [not one for one in finished]
+    assert {(one.judge, one.rubric, one.score) for one in read.explained} == {(None, None, None)}
+
 
 def test_rule_based_round_scores_by_one_rubric_that_no_model_writes(
     tiny: Any, tmp_path: Path
@@ -81,6 +146,12 @@ def test_rule_based_round_scores_by_one_rubric_that_no_model_writes(
     folder = evaluated(tiny, tmp_path / "evaluation", run.out, nobody, **rules)
     assert set(pd.read_parquet(folder / "rubrics.parquet")["text"]) == {TWO_RULES}
     assert figures(folder)["valid_rubric_rate"]["value"] == 1.0
+
+    read = read_back(tmp_path, tiny.recipe(**rules), run, folder)
+    assert read.tables.num_written == len(read.tables.rubrics) == sum(read.tables.is_valid)
+    assert [item.weight for item in read.extremes.most[0].items] == [3, 3]
+    assert read.cost.verdicts == 2 * len(run.rollouts)
+    assert {one.judge for one in read.explained} == {None}
 
 
 def test_equal_weights_count_items_alike_in_training_and_measurement(
@@ -103,6 +174,10 @@ def test_equal_weights_count_items_alike_in_training_and_measurement(
         assert set(table["weight"]) == ({1, 2} if weights == "written" else {1})
         # What the generator wrote stays what it wrote.
         assert any('"weight":2' in t for t in pd.read_parquet(folder / "rubrics.parquet")["text"])
+        read = read_back(tmp_path / f"{weights}-cell", tiny.recipe(**static), run, folder)
+        assert read.extremes.n_scored > 0
+        counted_by = {item.weight for one in read.explained for item in one.items}
+        assert counted_by == ({1, 2} if weights == "written" else {1})
     assert len(scores["written"]) == len(scores["equal"]) > 0
 
 
