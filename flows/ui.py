@@ -18,6 +18,9 @@ from tasks.trackerpages import PAGE
 from tasks.tracking import prepare_store, tracker_page, ui_command, ui_environment
 
 START_SECONDS = 180.0
+POLL_SECONDS = 0.5
+MISSED = 6
+"""Questions after which a server that does not answer has ended."""
 
 
 def ui(prefect_port: int = 4200, mlflow_port: int = 5000) -> int:
@@ -38,26 +41,44 @@ def ui(prefect_port: int = 4200, mlflow_port: int = 5000) -> int:
     pages = nullcontext() if given is not None else _mlflow(study.root, mlflow_port, log)
     page = given or f"http://{LOOPBACK}:{mlflow_port}"
     os.environ[PAGE] = page
-    with prefect_server(study.root, prefect_port, ui=True) as prefect, pages as mlflow:
-        joined = f":{prefect_port}/" not in prefect
-        until = " (the running study's, until that ends)" if joined else ""
-        print(f"Prefect: {prefect.removesuffix('/api')}/dashboard{until}")
-        print(f"MLflow:  {page}")
-        # A study's own server has no schedules, and a worker on it would only be told to wait.
-        with nullcontext() if joined else work(study.root) as worker:
-            print("Ctrl-C ends what is served here" + (", and what it runs." if worker else "."))
-            _wait(mlflow, worker)
+    with pages as mlflow:
+        while _shown_a_studys(study, prefect_port, page, mlflow):
+            print("That study has ended.", flush=True)
     if mlflow is not None and mlflow.poll() is not None:
         print(f"MLflow's server ended; its log: {log}")
         return 1
     raise ended(study.root)
 
 
-def _wait(*processes: subprocess.Popen[bytes] | None) -> None:
-    """Return when one of the processes has ended."""
+def _shown_a_studys(
+    study: Study, port: int, page: str, mlflow: subprocess.Popen[bytes] | None
+) -> bool:
+    """Serve Prefect's pages, or show a running study's; return whether it was that and has ended.
+
+    A study's own server has no schedules, and a worker on it would only be told to wait: when it
+    has ended there has to be one that has both, or a nightly study would never begin.
+    """
+    with prefect_server(study.root, port, ui=True) as prefect:
+        joined = f":{port}/" not in prefect
+        until = " (the running study's, until that ends)" if joined else ""
+        print(f"Prefect: {prefect.removesuffix('/api')}/dashboard{until}")
+        print(f"MLflow:  {page}")
+        with nullcontext() if joined else work(study.root) as worker:
+            print("Ctrl-C ends what is served here" + (", and what it runs." if worker else "."))
+            return _wait(mlflow, worker, joined=prefect if joined else None)
+
+
+def _wait(*processes: subprocess.Popen[bytes] | None, joined: str | None) -> bool:
+    """Return when a process has ended (False), or the server that was joined has (True)."""
     sys.stdout.flush()
+    missed = 0
     while all(process is None or process.poll() is None for process in processes):
-        time.sleep(0.5)
+        if joined is not None:
+            missed = 0 if answers(f"{joined}/health") else missed + 1
+            if missed == MISSED:
+                return True
+        time.sleep(POLL_SECONDS)
+    return False
 
 
 @contextmanager

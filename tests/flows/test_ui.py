@@ -82,3 +82,33 @@ def test_ui_during_a_study_says_whose_prefect_page_it_is_and_starts_no_worker(
     with pytest.raises(KeyboardInterrupt):
         pages.ui(4300, 5005)
     assert "http://127.0.0.1:4200/dashboard (the running study's" in capsys.readouterr().out
+
+
+def test_ui_goes_on_with_its_own_server_and_worker_when_the_study_has_ended(
+    commands: list[list[str]],
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    places = iter([PREFECT, "http://127.0.0.1:4300/api"])
+    monkeypatch.setattr(pages, "prefect_server", lambda *a, **k: nullcontext(next(places)))
+    monkeypatch.setattr(pages, "answers", lambda address: not address.startswith(PREFECT))
+    started: list[str] = []
+
+    @contextmanager
+    def work(root: Path) -> Iterator[Any]:
+        started.append("worker")
+        yield Server()
+
+    def sleep(seconds: float) -> None:
+        if started:
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr(pages, "work", work)
+    monkeypatch.setattr(time, "sleep", sleep)
+    with pytest.raises(KeyboardInterrupt):
+        pages.ui(4300, 5005)
+    said = capsys.readouterr().out
+    assert "That study has ended." in said
+    assert "http://127.0.0.1:4300/dashboard\n" in said
+    assert started == ["worker"]
+    assert len(commands) == 1  # MLflow's server went on
