@@ -169,7 +169,8 @@ def r_anchor(scores: Sequence[Score | float | None]) -> float | None:
 
     Returns:
         The reward, or None when any anchor is unscored: every pair adds a negative number, so a sum
-        over fewer pairs would be a better reward for a failed verdict.
+        over fewer pairs would be a better reward for a failed verdict. With the verdicts at hand
+        use `r_anchor_of_verdicts`.
 
     Raises:
         ValueError: for fewer than two anchors, or a score that is not finite.
@@ -188,8 +189,48 @@ def r_anchor(scores: Sequence[Score | float | None]) -> float | None:
     if len(numbers) < len(values):
         return None
     s = np.asarray(numbers, dtype=np.float64)
-    log_sigmoid = -np.logaddexp(0.0, -(s[:, None] - s[None, :]))  # no overflow at either end
-    return float((rank_weights(s.size) * log_sigmoid).sum())
+    return _ranked(s[:, None] - s[None, :])
+
+
+def r_anchor_of_verdicts(weights: Sequence[float], matrix: VerdictMatrix) -> float | None:
+    """R_anchor where verdicts may be unscored: a failure of the verifier never adds to it.
+
+    Each pair counts with the smallest gap that its unscored verdicts leave possible: no for the
+    better anchor, yes for the worse. Equal to `r_anchor` when all are scored, and otherwise never
+    above what it would be, however the unscored ones had come out. (Leaving a list out for one
+    missing verdict would not do: at one in ten, a list of seven under three items has all 21 in
+    one case of nine, and the generator would be paid for R_disc alone.)
+
+    Args:
+        weights: shape (M,), positive; only their ratios matter.
+        matrix: n >= 2 rows of M verdicts, of the best anchor first.
+
+    Returns:
+        The reward; None when not one verdict is scored.
+
+    Raises:
+        ValueError: for fewer than two anchors, or weights that are not positive.
+
+    >>> from dynamicrubric.types import Verdict
+    >>> unscored = Verdict.unscored("refusal")
+    >>> round(r_anchor_of_verdicts([1, 1], [[Verdict.yes(), unscored], [Verdict.no()] * 2]), 4)
+    -0.4741
+    """
+    if len(matrix) < 2:
+        raise ValueError(f"an anchor list needs two entries, got {len(matrix)}")
+    yes = checked_verdicts(yes_matrix(matrix), normalised_weights(weights).size)
+    scored = scored_matrix(matrix)
+    if not scored.any():
+        return None
+    array = np.asarray(weights, dtype=np.float64)
+    lowest, highest = ((met @ array) / array.sum() for met in (yes, yes | ~scored))
+    return _ranked(lowest[:, None] - highest[None, :])
+
+
+def _ranked(gaps: FloatArray) -> float:
+    """Sum `log sigmoid` of the gaps S_i - S_j, shape (n, n), by the pairs' weights."""
+    log_sigmoid = -np.logaddexp(0.0, -gaps)  # no overflow at either end
+    return float((rank_weights(len(gaps)) * log_sigmoid).sum())
 
 
 def group_advantages(rewards: Sequence[float | None]) -> list[float]:

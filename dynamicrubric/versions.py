@@ -14,7 +14,7 @@ STEP_VERSIONS: Final[dict[str, int]] = {
     "prepare": 2,
     "warm_start": 1,
     "sample_responses": 2,
-    "train_generator": 4,
+    "train_generator": 5,
     "keep_generator": 1,
     "train_policy": 4,
     "evaluate_round": 2,

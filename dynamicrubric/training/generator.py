@@ -25,6 +25,7 @@ from dynamicrubric.prompts.frames import generator_prompt
 from dynamicrubric.rewards import (
     group_advantages,
     r_anchor,
+    r_anchor_of_verdicts,
     r_disc_of_verdicts,
     rank_weights,
 )
@@ -145,7 +146,8 @@ class GeneratorRollout(Rollout):
         if isinstance(rubric, InvalidRubric):
             return RubricReward(INVALID_R_DISC, worst_r_anchor(len(anchors)), judged, ranked)
         disc = r_disc_of_verdicts(rubric.weights, judged.verdicts)
-        return RubricReward(disc.value, r_anchor(ranked.scores), judged, ranked)
+        anchor = r_anchor_of_verdicts(rubric.weights, ranked.verdicts)
+        return RubricReward(disc.value, anchor, judged, ranked)
 
 
 def worst_r_anchor(num_anchors: int) -> float:
@@ -156,17 +158,17 @@ def worst_r_anchor(num_anchors: int) -> float:
 
 
 def _reward_rates(rewards: Sequence[RubricReward]) -> dict[str, float]:
-    """Return the items of a valid rubric, and the share of valid ones whose R_anchor is unscored.
+    """Return the items of a valid rubric, and the share of valid ones whose R_anchor is a bound.
 
-    One unscored verdict in n x M leaves R_anchor unscored: a verifier that fails now and then can
-    silently turn the objective into R_disc alone, so this share is logged.
+    Each unscored verdict on an anchor lowers R_anchor: a verifier that fails often pays for
+    criteria that it can judge, so this share is logged.
     """
     valid = [reward for reward in rewards if reward.invalid_reason is None]
     if not valid:
         return {}
     return {
         "rate/items_per_rubric": sum(r.num_items for r in valid) / len(valid),
-        "rate/unscored_anchor": sum(r.r_anchor is None for r in valid) / len(valid),
+        "rate/unscored_anchor": sum(bool(r.ranked.unscored_reasons) for r in valid) / len(valid),
     }
 
 

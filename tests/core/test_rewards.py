@@ -13,6 +13,7 @@ from dynamicrubric.rewards import (
     combine_advantages,
     group_advantages,
     r_anchor,
+    r_anchor_of_verdicts,
     r_disc,
     r_disc_of_verdicts,
     rank_weights,
@@ -173,6 +174,51 @@ def test_r_anchor_with_one_unscored_anchor_is_none() -> None:
     assert r_anchor([1.0, None, 0.0]) is None
     assert r_anchor([Score.of(1.0), Score.unscored("refusal")]) is None
     assert r_anchor([Score.of(1.0), Score.of(0.0)]) == r_anchor([1.0, 0.0])
+
+
+@given(sets_of_verdicts(), st.data())
+def test_r_anchor_of_verdicts_is_the_worst_that_the_unscored_ones_leave_a_pair(
+    case: tuple[list[int], Rows], data: st.DataObject
+) -> None:
+    weights, rows = case
+    rows = [*rows, rows[0]]  # two anchors at least
+    verdicts = as_verdicts(rows)
+    assert r_anchor_of_verdicts(weights, verdicts) == r_anchor(scores_of(weights, rows))
+    places = list(product(range(len(rows)), range(len(weights))))
+    missing = set(data.draw(st.lists(st.sampled_from(places), max_size=len(places) - 1)))
+    for k, m in missing:
+        verdicts[k][m] = Verdict.unscored("down")
+    found = r_anchor_of_verdicts(weights, verdicts)
+    assert found is not None
+    total = 0.0
+    for i in range(len(rows)):
+        for j in range(i + 1, len(rows)):
+            better = [row and (i, m) not in missing for m, row in enumerate(rows[i])]
+            worse = [row or (j, m) in missing for m, row in enumerate(rows[j])]
+            gap = np.subtract(*scores_of(weights, [better, worse]))
+            total += math.log(1.0 / (1.0 + math.exp(-gap))) / ((j - i) * 2**i)
+    assert found == pytest.approx(total, abs=1e-12)
+    if missing:  # below it however they had come out
+        filled = [list(row) for row in rows]
+        for k, m in missing:
+            filled[k][m] = data.draw(st.booleans())
+        assert found <= r_anchor(scores_of(weights, filled)) + 1e-12
+
+
+def scores_of(weights: list[int], rows: Rows) -> list[float]:
+    return [sum(w for w, yes in zip(weights, row, strict=True) if yes) / sum(weights)
+            for row in rows]  # fmt: skip
+
+
+def test_r_anchor_of_verdicts_without_a_scored_one_is_none() -> None:
+    assert r_anchor_of_verdicts([1], [[Verdict.unscored("down")]] * 2) is None
+
+
+def test_r_anchor_of_verdicts_of_bad_input_raises() -> None:
+    with pytest.raises(ValueError, match="two entries"):
+        r_anchor_of_verdicts([1], [[Verdict.yes()]])
+    with pytest.raises(ValueError, match="weights"):
+        r_anchor_of_verdicts([0], [[Verdict.yes()]] * 2)
 
 
 def test_r_anchor_of_bad_input_raises() -> None:

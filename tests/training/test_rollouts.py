@@ -187,12 +187,16 @@ def test_generator_whose_verifier_fails_on_anchors_alone_stops() -> None:
     assert batch.rewards["r_anchor"] == [None]
 
 
-def test_generator_whose_verifier_fails_at_times_leaves_rewards_out_and_goes_on() -> None:
+def test_generator_whose_verifier_fails_at_times_earns_no_more_than_under_a_whole_one() -> None:
     halting = ProgrammaticVerifier(check, failure_rate=0.3)
     batch = run(generator_rollout(verifier=halting), Script(THANKS, NUMBER), ("p/0", 2))
-    assert all(value is not None for value in batch.rewards["r_disc"])
-    assert None in batch.rewards["r_anchor"]
+    whole = run(generator_rollout(), Script(THANKS, NUMBER), ("p/0", 2))
     assert 0.0 < batch.metrics["rate/unscored_verdict"] < 1.0
+    assert batch.metrics["rate/unscored_anchor"] > 0.0
+    for name, rewards in batch.rewards.items():
+        pairs = list(zip(rewards, whole.rewards[name], strict=True))
+        assert all(one is not None and one <= other for one, other in pairs)
+    assert batch.rewards["r_anchor"] != whole.rewards["r_anchor"]
 
 
 def test_static_generator_reads_the_prompt_alone() -> None:
