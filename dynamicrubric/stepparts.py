@@ -1,0 +1,234 @@
+"""What steps are put together from: a cell's recipe turned into verifiers, writers and rollouts."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from dynamicrubric.engines.programmatic import ProgrammaticVerifier
+from dynamicrubric.plan import CellRecipe, GeneratorTraining, PolicyTraining
+from dynamicrubric.prompts.frames import generator_prompt, policy_prompt
+from dynamicrubric.rubrics import render_rubric
+from dynamicrubric.seeds import derive_seed
+from dynamicrubric.worlds.noise import noisy_anchors
+from dynamicrubric.worlds.postcards.criteria import check, true_quality
+from dynamicrubric.worlds.postcards.prompts import prompt_by_id
+from dynamicrubric.worlds.postcards.rules import rules
+from dynamicrubric.worlds.prepared import PreparedData, Split
+
+if TYPE_CHECKING:
+    from dynamicrubric.engines.transformers import TransformersEngine
+    from dynamicrubric.evaluation import SampledSet
+    from dynamicrubric.evaluators.judging import ResponseSet
+    from dynamicrubric.evaluators.writers import DynamicWriter, RubricWriter
+    from dynamicrubric.training.generator import GeneratorRollout
+    from dynamicrubric.training.grpo import GrpoSettings
+    from dynamicrubric.training.oracle import OracleRollout
+    from dynamicrubric.training.policy import PolicyRollout
+
+
+def policy_rollout(
+    cell: CellRecipe,
+    training: PolicyTraining,
+    prepared: PreparedData,
+    generator_dir: Path,
+    cell_hash: str,
+) -> PolicyRollout | OracleRollout:
+    """Return what samples and rewards the policy: rubrics' scores, or an oracle's true quality."""
+    from dynamicrubric.training.oracle import OracleRollout
+    from dynamicrubric.training.policy import PolicyRollout
+
+    prompts = prepared.prompts["train"]
+    seed_name = (cell.seed, cell.round, "train_policy")
+    if cell.rubrics.evaluator == "oracle":
+        return OracleRollout(
+            prompts=prompts,
+            quality=quality_of,
+            sampling=cell.policy_sampling,
+            seed_name=seed_name,
+            cell_hash=cell_hash,
+        )
+    return PolicyRollout(
+        prompts=prompts,
+        writer=writer_of(cell, generator_dir),
+        verifier=verifier_of(cell),
+        min_items=cell.rubrics.min_items,
+        max_items=cell.rubrics.max_items,
+        sampling=cell.policy_sampling,
+        max_invalid_rate=training.max_invalid_rate,
+        max_unscored_rate=cell.verifier.max_unscored_rate,
+        seed_name=seed_name,
+        cell_hash=cell_hash,
+        equal_weights=cell.rubrics.weights == "equal",
+    )
+
+
+def grpo_settings(
+    training: GeneratorTraining | PolicyTraining,
+    rollout: GeneratorRollout | PolicyRollout | OracleRollout,
+    *,
+    group_size: int,
+    reward_weights: Mapping[str, float],
+    checkpoint_every_steps: int,
+) -> GrpoSettings:
+    """Return a training's numbers; sampling and the draws' name are those of its rollout."""
+    from dynamicrubric.training.grpo import GrpoSettings
+
+    return GrpoSettings(
+        steps=training.steps,
+        prompts_per_step=training.prompts_per_step,
+        group_size=group_size,
+        learning_rate=training.learning_rate,
+        kl_beta=training.kl_beta,
+        temperature=rollout.sampling.temperature,
+        max_tokens=rollout.sampling.max_tokens,
+        reward_weights=reward_weights,
+        seed=derive_seed(*rollout.seed_name, "order"),
+        checkpoint_every_steps=checkpoint_every_steps,
+    )
+
+
+def verifier_of(cell: CellRecipe) -> ProgrammaticVerifier:
+    """Return the cell's verifier, with its error and failure rates."""
+    return ProgrammaticVerifier(check, cell.verifier.error_rate, cell.verifier.failure_rate)
+
+
+def quality_of(prompt_id: str, text: str) -> float:
+    """Return the true quality of a response, in [-1, 1]."""
+    return true_quality(prompt_by_id(prompt_id), text)
+
+
+def anchors_of(cell: CellRecipe, prepared: PreparedData) -> dict[str, tuple[str, ...]]:
+    """Return the anchor lists as this cell's training reads them, label noise included."""
+    training = cell.generator_training
+    if training is None or not training.anchor_swap_rate:
+        return prepared.anchors
+    return noisy_anchors(prepared.anchors, training.anchor_swap_rate, cell.seed)
+
+
+def sample_sets(
+    engine: TransformersEngine,
+    prepared: PreparedData,
+    split: Split,
+    cell: CellRecipe,
+    sets_per_prompt: int,
+    seed_name: tuple[str | int, ...],
+) -> list[SampledSet]:
+    """Sample `sets_per_prompt` sets of K responses for each prompt of a split."""
+    from dynamicrubric.engines.base import GenerateRequest
+    from dynamicrubric.evaluation import SampledSet
+    from dynamicrubric.evaluators.judging import ResponseSet
+
+    size = cell.responses_per_set
+    names = [(key, index) for key in prepared.prompts[split] for index in range(sets_per_prompt)]
+    requests = [
+        GenerateRequest(
+            policy_prompt(engine.tokenizer, prepared.prompts[split][key]),
+            derive_seed(*seed_name, key, index, sample),
+        )
+        for key, index in names
+        for sample in range(size)
+    ]
+    generations = engine.generate(requests, cell.policy_sampling)
+    sets = []
+    for place, (key, index) in enumerate(names):
+        group = tuple(generations[place * size : (place + 1) * size])
+        texts = tuple(generation.text for generation in group)
+        sets.append(
+            SampledSet(
+                f"{key}/{index}", ResponseSet(key, prepared.prompts[split][key], texts), group, ()
+            )
+        )
+    return sets
+
+
+def write_sets(sets: Sequence[SampledSet], path: Path) -> None:
+    """Write response sets as a table, one row a response; `training_sets` reads it."""
+    import pandas as pd
+
+    rows = [
+        {
+            "set_id": one.set_id,
+            "prompt_id": one.responses.prompt_id,
+            "sample_index": index,
+            "text": generation.text,
+            "num_tokens": len(generation.token_ids),
+            "finish_reason": generation.finish_reason,
+        }
+        for one in sets
+        for index, generation in enumerate(one.generations)
+    ]
+    pd.DataFrame(rows).to_parquet(path, index=False)
+
+
+def training_sets(
+    cell: CellRecipe, prepared: PreparedData, responses_dir: Path
+) -> dict[str, ResponseSet]:
+    """Return the response set of each training row: sampled ones, or the anchor lists."""
+    import pandas as pd
+
+    from dynamicrubric.evaluators.judging import ResponseSet
+
+    prompts = prepared.prompts["train"]
+    training = cell.generator_training
+    assert training is not None
+    if training.responses == "anchors":
+        anchors = anchors_of(cell, prepared)
+        return {key: ResponseSet(key, prompts[key], anchors[key]) for key in prompts}
+    table = pd.read_parquet(responses_dir / "responses.parquet")
+    return {
+        str(set_id): ResponseSet(
+            str(rows["prompt_id"].iloc[0]),
+            prompts[str(rows["prompt_id"].iloc[0])],
+            tuple(rows.sort_values("sample_index")["text"]),
+        )
+        for set_id, rows in table.groupby("set_id", sort=False)
+    }
+
+
+def dynamic_writer(cell: CellRecipe, generator_dir: Path) -> DynamicWriter:
+    """Return the writer that reads each response set with the generator of a folder."""
+    from dynamicrubric.engines.transformers import TransformersEngine
+    from dynamicrubric.evaluators.writers import DynamicWriter
+
+    engine = TransformersEngine.load(generator_dir)
+    return DynamicWriter(
+        engine,
+        lambda prompt, responses: generator_prompt(engine.tokenizer, prompt, responses),
+        cell.rubrics.sampling,
+    )
+
+
+def writer_of(
+    cell: CellRecipe, generator_dir: Path, prompts: Mapping[str, str] | None = None
+) -> RubricWriter:
+    """Return the evaluator's rubric writer.
+
+    Round 0 of a static evaluator has no kept rubrics yet: they are written here, for `prompts`.
+    """
+    from dynamicrubric.evaluators.writers import FixedWriter, KeptWriter
+
+    if cell.rubrics.evaluator == "rule_based":
+        return FixedWriter(render_rubric(rules(cell.rubrics.max_items)))
+    if cell.rubrics.evaluator == "dynamic":
+        return dynamic_writer(cell, generator_dir)
+    if cell.round > 0:
+        return KeptWriter.load(generator_dir)
+    writer = dynamic_writer(cell, generator_dir)
+    return KeptWriter.write_once(prompts or {}, writer, _rubric_seeds(cell, prompts or {}))
+
+
+def _rubric_seeds(cell: CellRecipe, prompts: Mapping[str, str]) -> dict[str, int]:
+    return {key: derive_seed(cell.seed, "kept_rubric", key) for key in prompts}
+
+
+def keep_rubrics(
+    cell: CellRecipe, generator_dir: Path, prepared: PreparedData, out_dir: Path
+) -> None:
+    """Write a static evaluator's rubrics for all prompts into the generator's artefact."""
+    from dynamicrubric.evaluators.writers import KeptWriter
+
+    prompts = prepared.all_prompts
+    writer = dynamic_writer(cell, generator_dir)
+    KeptWriter.write_once(prompts, writer, _rubric_seeds(cell, prompts)).save(out_dir)
