@@ -9,6 +9,7 @@ from html.parser import HTMLParser
 import pytest
 
 from dynamicrubric.errors import UserError
+from dynamicrubric.grid import NEEDS
 from dynamicrubric.report import write_comparison
 from dynamicrubric.report.cellfiles import GAP_PARTS, ORDER_METRICS, load_cell
 from dynamicrubric.report.celltables import read_tables
@@ -301,9 +302,7 @@ def test_co_evolution_tables_are_the_figures_of_the_comparison(grids):
 
 def test_co_evolution_without_a_grid_says_what_one_takes_and_draws_none(one_seed):
     found = one_seed[1]
-    assert (
-        "This plan has no G x P grid: it takes the arms coevolved and stale" in page_of(found).text
-    )
+    assert f"This plan has no G x P grid: it takes {NEEDS}." in page_of(found).text
     assert not (found.report / "plots" / "grid.svg").exists()
     assert rows_of(found, "grid") == []
 
