@@ -133,11 +133,12 @@ def test_share_of_groups_without_spread_is_that_of_the_weighted_rewards(
     assert [line["metrics"]["zero_std_rate"] for line in run.log] == flat.tolist()
 
 
-def test_failing_verifier_leaves_some_rewards_out(runs) -> None:
-    rows = runs[1.0, 1.0][0].rollouts
-    valid = rows[rows["invalid_reason"].isna()]
-    assert valid["r_anchor"].isna().any()
-    assert valid["r_disc"].notna().all()
+def test_failing_verifier_lowers_rewards_and_leaves_none_out(runs) -> None:
+    run = runs[1.0, 1.0][0]
+    valid = run.rollouts[run.rollouts["invalid_reason"].isna()]
+    assert valid[["r_disc", "r_anchor"]].notna().all(axis=None)
+    assert (valid["r_anchor"] >= worst_r_anchor(5)).all()
+    assert any(line["metrics"]["rate/unscored_anchor"] > 0.0 for line in run.log)
 
 
 def test_invalid_rubrics_cost_the_generator(runs) -> None:
