@@ -29,13 +29,16 @@ WORKER = (sys.executable, "-m", "flows", "worker")
 
 @contextmanager
 def working(project: Any) -> Iterator[subprocess.Popen[str]]:
-    """Run a worker for the body; it ends as with Ctrl-C."""
+    """Run a worker for the body; `kill` ends it as Ctrl-C does.
+
+    Not SIGINT: what a script starts in the background ignores that, these tests perhaps too.
+    """
     worker = project.start(*WORKER, output=None)
     try:
         yield worker
     finally:
         if worker.poll() is None:
-            worker.send_signal(signal.SIGINT)
+            worker.send_signal(signal.SIGTERM)
             worker.wait(120)
 
 
