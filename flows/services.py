@@ -38,6 +38,8 @@ _ENVIRONMENT: Final[Mapping[str, str]] = {
     "DO_NOT_TRACK": "true",
     "PREFECT_LOGGING_SERVER_LEVEL": "WARNING",
     "PREFECT_UI_SHOW_PROMOTIONAL_CONTENT": "false",
+    # A flow run without a server starts one; on a busy machine that takes more than Prefect's 20 s.
+    "PREFECT_SERVER_EPHEMERAL_STARTUP_TIMEOUT_SECONDS": "180",
 }
 
 # Services for schedules, late runs, automations and the like: a study has none of them, and they

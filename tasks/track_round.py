@@ -22,8 +22,9 @@ from tasks.shipjob import ship
 from tasks.study import Study
 from tasks.trackerpages import run_address
 
-_PAGE_TROUBLE: Final = (PrefectException, httpx.HTTPError, OSError)
-"""What a Prefect server that is away, busy or of another version looks like."""
+_PAGE_TROUBLE: Final = (PrefectException, httpx.HTTPError, OSError, RuntimeError)
+"""What a Prefect server that is away, busy or of another version looks like. RuntimeError: the
+temporary one that Prefect starts itself did not answer in time."""
 
 
 @task(task_run_name="track_round")

@@ -31,6 +31,8 @@ SETTINGS = {
     "HF_HOME": str(_HOME / "huggingface"),
     "MPLCONFIGDIR": str(_HOME / "matplotlib"),
     "PREFECT_HOME": str(_HOME / "prefect"),
+    # A flow without a server starts one for itself; on a busy machine that takes more than 20 s.
+    "PREFECT_SERVER_EPHEMERAL_STARTUP_TIMEOUT_SECONDS": "120",
     "DVC_SITE_CACHE_DIR": str(_HOME / "dvc"),
     "OMP_NUM_THREADS": "1",
     "TOKENIZERS_PARALLELISM": "false",

@@ -488,20 +488,28 @@ def test_arm_stays_running_while_another_of_its_rounds_is(study):
     assert parent.info.status == "SCHEDULED"
 
 
-@pytest.mark.parametrize("what", ["create_table_artifact", "create_markdown_artifact"])
+ARTIFACTS = ("create_link_artifact", "create_table_artifact", "create_markdown_artifact")
+PAGE_TROUBLE = (
+    httpx.ConnectError("All connection attempts failed"),
+    RuntimeError("Timed out while attempting to connect to ephemeral Prefect API server."),
+)
+
+
+@pytest.mark.parametrize("trouble", PAGE_TROUBLE, ids=lambda trouble: type(trouble).__name__)
+@pytest.mark.parametrize("what", ARTIFACTS)
 def test_track_round_whose_page_takes_nothing_ends_well(
-    with_settings, study, monkeypatch, caplog, what
+    with_settings, study, monkeypatch, caplog, what, trouble
 ):
     def refuse(**_: object) -> None:
-        raise httpx.ConnectError("All connection attempts failed")
+        raise trouble
 
-    for name in ("create_table_artifact", "create_markdown_artifact"):
+    for name in ARTIFACTS:  # none of them looks for a server
         monkeypatch.setattr(track_round_module, name, lambda **_: None)
     monkeypatch.setattr(track_round_module, what, refuse)
     monkeypatch.setattr(track_round_module, "get_run_logger", lambda: logging.getLogger("page"))
     cell = study.plan.cell("stale-s1-r2")
     assert track_round_module.track_round.fn(with_settings, cell, {}) is None
-    assert "All connection attempts failed" in caplog.text
+    assert str(trouble) in caplog.text
 
 
 def test_ship_in_a_fork_of_the_shared_host_is_what_shipping_here_is(
