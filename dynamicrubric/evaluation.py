@@ -12,15 +12,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from dynamicrubric.engines.base import Generation, Verifier
-from dynamicrubric.evaluators.judging import (
-    JudgedSet,
-    ResponseSet,
-    check_rates,
-    judge_responses,
-    read_rubric,
-    text_hash,
-)
+from dynamicrubric.engines.base import Generation
+from dynamicrubric.evaluators.judging import JudgedSet, Judging, ResponseSet, text_hash
 from dynamicrubric.evaluators.writers import RubricWriter
 from dynamicrubric.scoring import scored_matrix, yes_matrix
 from dynamicrubric.seeds import derive_seed
@@ -75,46 +68,12 @@ class Evaluation:
 def evaluate_sets(
     sets: Sequence[SampledSet],
     writer: RubricWriter,
-    verifier: Verifier,
+    judging: Judging,
     quality: Quality,
-    *,
-    min_items: int,
-    max_items: int,
-    max_invalid_rate: float,
-    max_unscored_rate: float,
     seed_name: tuple[str | int, ...],
-    equal_weights: bool = False,
 ) -> Evaluation:
-    """Write a rubric for each held-out set, judge it and measure it.
-
-    Args:
-        sets: held-out response sets of the current policy.
-        writer: the evaluator's rubric writer.
-        verifier: the frozen verifier.
-        quality: true quality of (prompt id, text); used for measurement alone.
-        min_items: fewest items a rubric may have.
-        max_items: most items a rubric may have.
-        max_invalid_rate: share of invalid rubrics above which the evaluation fails.
-        max_unscored_rate: share of unscored verdicts likewise.
-        seed_name: words that name this measurement's draws.
-        equal_weights: whether every item counts the same, whatever weight the rubric gives it.
-
-    Raises:
-        InstrumentError: a rate is above its limit.
-    """
-    measured = measure_sets(
-        "the held-out sets",
-        sets,
-        writer,
-        verifier,
-        quality,
-        min_items=min_items,
-        max_items=max_items,
-        max_invalid_rate=max_invalid_rate,
-        max_unscored_rate=max_unscored_rate,
-        seed_name=seed_name,
-        equal_weights=equal_weights,
-    )
+    """Return everything measured on the held-out sets of a round; arguments as `measure_sets`."""
+    measured = measure_sets("the held-out sets", sets, writer, judging, quality, seed_name)
     return _evaluation(measured)
 
 
@@ -122,52 +81,32 @@ def measure_sets(
     where: str,
     sets: Sequence[SampledSet],
     writer: RubricWriter,
-    verifier: Verifier,
+    judging: Judging,
     quality: Quality,
-    *,
-    min_items: int,
-    max_items: int,
-    max_invalid_rate: float,
-    max_unscored_rate: float,
     seed_name: tuple[str | int, ...],
-    equal_weights: bool = False,
 ) -> list[MeasuredSet]:
     """Write a rubric for each set, judge it and measure it.
 
-    `where` says which sets they are, as a person reads it; the rest is as in `evaluate_sets`.
+    Args:
+        where: which sets they are, as a person reads it.
+        sets: held-out response sets of a policy.
+        writer: the evaluator's rubric writer.
+        judging: how its rubrics are read and applied.
+        quality: true quality of (prompt id, text); used for measurement alone.
+        seed_name: words that name this measurement's draws.
 
     Raises:
         InstrumentError: a rate is above its limit.
     """
     seeds = [derive_seed(*seed_name, one.set_id, "rubric") for one in sets]
-    texts = writer.write([one.responses for one in sets], seeds)
-    measured = [
-        _measure(
-            one,
-            judge_responses(
-                read_rubric(
-                    text,
-                    min_items=min_items,
-                    max_items=max_items,
-                    verifier=verifier,
-                    equal_weights=equal_weights,
-                ),
-                one.responses.responses,
-                verifier,
-                derive_seed(seed, "judge"),
-            ),
-            text.text,
-            quality,
-        )
-        for one, text, seed in zip(sets, texts, seeds, strict=True)
+    responses = [one.responses for one in sets]
+    texts = writer.write(responses, seeds)
+    judged = judging.judge_sets(texts, responses, seeds)
+    judging.check_rates(where, judged)
+    return [
+        _measure(one, under, text.text, quality)
+        for one, under, text in zip(sets, judged, texts, strict=True)
     ]
-    check_rates(
-        where,
-        [one.judged for one in measured if one.judged is not None],
-        max_invalid_rate=max_invalid_rate,
-        max_unscored_rate=max_unscored_rate,
-    )
-    return measured
 
 
 def evaluate_without_rubrics(sets: Sequence[SampledSet], quality: Quality) -> Evaluation:

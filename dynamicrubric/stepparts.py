@@ -7,7 +7,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from dynamicrubric.engines.programmatic import ProgrammaticVerifier
-from dynamicrubric.plan import CellRecipe, GeneratorTraining, PolicyTraining
+from dynamicrubric.plan import (
+    CellRecipe,
+    EvaluationSettings,
+    GeneratorTraining,
+    PolicyTraining,
+)
 from dynamicrubric.prompts.frames import generator_prompt, policy_prompt
 from dynamicrubric.rubrics import render_rubric
 from dynamicrubric.seeds import derive_seed
@@ -20,7 +25,7 @@ from dynamicrubric.worlds.prepared import PreparedData, Split
 if TYPE_CHECKING:
     from dynamicrubric.engines.transformers import TransformersEngine
     from dynamicrubric.evaluation import SampledSet
-    from dynamicrubric.evaluators.judging import ResponseSet
+    from dynamicrubric.evaluators.judging import Judging, ResponseSet
     from dynamicrubric.evaluators.writers import DynamicWriter, RubricWriter
     from dynamicrubric.training.generator import GeneratorRollout
     from dynamicrubric.training.grpo import GrpoSettings
@@ -52,15 +57,10 @@ def policy_rollout(
     return PolicyRollout(
         prompts=prompts,
         writer=writer_of(cell, generator_dir),
-        verifier=verifier_of(cell),
-        min_items=cell.rubrics.min_items,
-        max_items=cell.rubrics.max_items,
+        judging=judging_of(cell, training),
         sampling=cell.policy_sampling,
-        max_invalid_rate=training.max_invalid_rate,
-        max_unscored_rate=cell.verifier.max_unscored_rate,
         seed_name=seed_name,
         cell_hash=cell_hash,
-        equal_weights=cell.rubrics.weights == "equal",
     )
 
 
@@ -89,9 +89,25 @@ def grpo_settings(
     )
 
 
-def verifier_of(cell: CellRecipe) -> ProgrammaticVerifier:
-    """Return the cell's verifier, with its error and failure rates."""
-    return ProgrammaticVerifier(check, cell.verifier.error_rate, cell.verifier.failure_rate)
+def judging_of(
+    cell: CellRecipe, limits: GeneratorTraining | PolicyTraining | EvaluationSettings
+) -> Judging:
+    """Return how the cell's rubrics are read and applied in one of its phases.
+
+    Args:
+        cell: the cell, with its verifier's error and failure rates.
+        limits: the phase, whose limit on invalid rubrics holds.
+    """
+    from dynamicrubric.evaluators.judging import Judging
+
+    return Judging(
+        verifier=ProgrammaticVerifier(check, cell.verifier.error_rate, cell.verifier.failure_rate),
+        min_items=cell.rubrics.min_items,
+        max_items=cell.rubrics.max_items,
+        max_invalid_rate=limits.max_invalid_rate,
+        max_unscored_rate=cell.verifier.max_unscored_rate,
+        equal_weights=cell.rubrics.weights == "equal",
+    )
 
 
 def quality_of(prompt_id: str, text: str) -> float:

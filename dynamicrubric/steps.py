@@ -18,12 +18,12 @@ from dynamicrubric.stepparts import (
     anchors_of,
     dynamic_writer,
     grpo_settings,
+    judging_of,
     keep_rubrics,
     policy_rollout,
     quality_of,
     sample_sets,
     training_sets,
-    verifier_of,
     write_sets,
     writer_of,
 )
@@ -129,15 +129,10 @@ def train_generator(
         rollout = GeneratorRollout(
             sets=sets,
             anchors=anchors_of(cell, prepared),
-            verifier=verifier_of(cell),
+            judging=judging_of(cell, training),
             sees_responses=cell.rubrics.evaluator == "dynamic",
-            min_items=cell.rubrics.min_items,
-            max_items=cell.rubrics.max_items,
             sampling=cell.rubrics.sampling,
-            max_invalid_rate=training.max_invalid_rate,
-            max_unscored_rate=cell.verifier.max_unscored_rate,
             seed_name=(cell.seed, cell.round, "train_generator"),
-            equal_weights=cell.rubrics.weights == "equal",
         )
         weights = {"r_disc": training.objective.disc, "r_anchor": training.objective.anchor}
         settings = grpo_settings(
@@ -243,14 +238,9 @@ def evaluate_round(
     evaluation = evaluate_sets(
         sets,
         writer_of(cell, Path(generator_dir), prepared.prompts["heldout"]),
-        verifier_of(cell),
+        judging_of(cell, cell.evaluation),
         quality_of,
-        min_items=cell.rubrics.min_items,
-        max_items=cell.rubrics.max_items,
-        max_invalid_rate=cell.evaluation.max_invalid_rate,
-        max_unscored_rate=cell.verifier.max_unscored_rate,
-        seed_name=seed_name,
-        equal_weights=cell.rubrics.weights == "equal",
+        seed_name,
     )
     write_evaluation(evaluation, Path(out_dir))
 
@@ -288,13 +278,8 @@ def evaluate_grid(
                 f"the held-out sets of {policy} under {generator}",
                 sets,
                 writer,
-                verifier_of(cell),
+                judging_of(cell, cell.evaluation),
                 quality,
-                min_items=cell.rubrics.min_items,
-                max_items=cell.rubrics.max_items,
-                max_invalid_rate=cell.evaluation.max_invalid_rate,
-                max_unscored_rate=cell.verifier.max_unscored_rate,
-                seed_name=(cell.seed, rounds[policy], "evaluate"),
-                equal_weights=cell.rubrics.weights == "equal",
+                (cell.seed, rounds[policy], "evaluate"),
             )
     write_grid(measured, Path(out_dir))

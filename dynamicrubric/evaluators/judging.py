@@ -63,111 +63,127 @@ class JudgedSet:
         return Counter(str(v.reason) for row in self.verdicts for v in row if not v.is_scored)
 
 
-def read_rubric(
-    generation: Generation,
-    *,
-    min_items: int,
-    max_items: int,
-    verifier: Verifier,
-    equal_weights: bool = False,
-) -> Rubric | InvalidRubric:
-    """Parse a generator's text; a criterion that the verifier cannot judge makes it invalid.
+@dataclass(frozen=True)
+class Judging:
+    """How rubrics are read and applied: the same in training and in measurement.
 
-    Args:
-        generation: the text.
-        min_items: fewest items of a valid rubric.
-        max_items: most items.
-        verifier: who has to be able to judge each criterion.
-        equal_weights: let every item count the same, whatever weight the text gives it.
+    Attributes:
+        verifier: the frozen verifier.
+        min_items: fewest items a rubric may have.
+        max_items: most items a rubric may have.
+        max_invalid_rate: largest share of invalid rubrics among those that are checked together.
+        max_unscored_rate: largest share of unscored verdicts under valid rubrics, likewise.
+        equal_weights: whether every item counts the same, whatever weight the text gives it.
     """
-    rubric = parse_rubric(
-        generation.text,
-        min_items=min_items,
-        max_items=max_items,
-        finish_reason=generation.finish_reason,
-    )
-    if isinstance(rubric, InvalidRubric):
-        return rubric
-    for criterion in rubric.criteria:
-        if not verifier.accepts(criterion):
-            return InvalidRubric(InvalidReason.UNCHECKABLE_CRITERION, criterion)
-    return equally_weighted(rubric) if equal_weights else rubric
+
+    verifier: Verifier
+    min_items: int
+    max_items: int
+    max_invalid_rate: float
+    max_unscored_rate: float
+    equal_weights: bool = False
+
+    def read(self, generation: Generation) -> Rubric | InvalidRubric:
+        """Parse a generator's text; a criterion the verifier cannot judge makes it invalid."""
+        rubric = parse_rubric(
+            generation.text,
+            min_items=self.min_items,
+            max_items=self.max_items,
+            finish_reason=generation.finish_reason,
+        )
+        if isinstance(rubric, InvalidRubric):
+            return rubric
+        for criterion in rubric.criteria:
+            if not self.verifier.accepts(criterion):
+                return InvalidRubric(InvalidReason.UNCHECKABLE_CRITERION, criterion)
+        return equally_weighted(rubric) if self.equal_weights else rubric
+
+    def judge(
+        self, rubric: Rubric | InvalidRubric, responses: Sequence[str], seed: int
+    ) -> JudgedSet:
+        """Apply one rubric to all responses of a set, or to an anchor list.
+
+        Args:
+            rubric: what to judge by; an invalid one leaves every response unscored.
+            responses: the texts.
+            seed: seed of whatever is random in the verifier, mixed with each response's place.
+        """
+        if isinstance(rubric, InvalidRubric):
+            reason = f"invalid_rubric:{rubric.reason}"
+            return JudgedSet(rubric, (), tuple(Score.unscored(reason) for _ in responses))
+        requests = [
+            JudgeRequest(response, rubric.criteria, derive_seed(seed, "verdict", index))
+            for index, response in enumerate(responses)
+        ]
+        verdicts = tuple(tuple(row) for row in self.verifier.judge(requests))
+        assert len(verdicts) == len(responses), "the verifier lost a response"
+        return JudgedSet(rubric, verdicts, score_set(rubric, verdicts))
+
+    def judge_sets(
+        self,
+        texts: Sequence[Generation],
+        sets: Sequence[ResponseSet],
+        seeds: Sequence[int],
+    ) -> list[JudgedSet]:
+        """Read each set's rubric and apply it; a seed is the one its rubric was written with."""
+        return [
+            self.judge(self.read(text), one.responses, derive_seed(seed, "judge"))
+            for text, one, seed in zip(texts, sets, seeds, strict=True)
+        ]
+
+    def check_rates(
+        self, where: str, judged: Sequence[JudgedSet], anchors: Sequence[JudgedSet] = ()
+    ) -> dict[str, float]:
+        """Return the shares of invalid rubrics and of unscored verdicts, or stop above a limit.
+
+        Bad model output is data, up to a limit; a verifier that fails more often than its limit is
+        a broken instrument. The two are told apart: a generator that writes nonsense says nothing
+        about the verifier.
+
+        Args:
+            where: what was judged, as a person reads it ("step 3", "the held-out sets").
+            judged: response sets, each under its rubric.
+            anchors: anchor lists under the same rubrics; their verdicts count as well.
+
+        Raises:
+            InstrumentError: a share is above its limit.
+        """
+        rates = {"rate/invalid_rubric": self._invalid_rate(where, judged)}
+        everything = [*judged, *anchors]
+        if any(one.num_verdicts for one in everything):
+            rates["rate/unscored_verdict"] = self._unscored_rate(where, everything)
+        return rates
+
+    def _invalid_rate(self, where: str, judged: Sequence[JudgedSet]) -> float:
+        invalid = Counter(
+            str(one.rubric.reason) for one in judged if isinstance(one.rubric, InvalidRubric)
+        )
+        rate = invalid.total() / len(judged)
+        if rate > self.max_invalid_rate:
+            raise InstrumentError(
+                f"{invalid.total()} of {len(judged)} rubrics of {where} are invalid "
+                f"({dict(sorted(invalid.items()))}), above max_invalid_rate "
+                f"{self.max_invalid_rate}; train the generator's warm start longer or raise the "
+                "limit"
+            )
+        return rate
+
+    def _unscored_rate(self, where: str, judged: Sequence[JudgedSet]) -> float:
+        num_verdicts = sum(one.num_verdicts for one in judged)
+        reasons = sum((one.unscored_reasons for one in judged), Counter[str]())
+        rate = reasons.total() / num_verdicts
+        if rate > self.max_unscored_rate:
+            raise InstrumentError(
+                f"the verifier left {reasons.total()} of {num_verdicts} verdicts of {where} "
+                f"unscored ({dict(sorted(reasons.items()))}), above verifier.max_unscored_rate "
+                f"{self.max_unscored_rate}; mend the verifier or raise the limit"
+            )
+        return rate
 
 
 def equally_weighted(rubric: Rubric) -> Rubric:
     """Return the rubric with the same items, each counting one."""
     return Rubric(tuple(Item(item.criterion, MIN_WEIGHT) for item in rubric.items))
-
-
-def judge_responses(
-    rubric: Rubric | InvalidRubric, responses: Sequence[str], verifier: Verifier, seed: int
-) -> JudgedSet:
-    """Apply one rubric to all responses of a set (or to an anchor list).
-
-    Args:
-        rubric: what to judge by; an invalid one leaves every response unscored.
-        responses: the texts.
-        verifier: the frozen verifier.
-        seed: seed of whatever is random in the verifier, mixed with each response's place.
-    """
-    if isinstance(rubric, InvalidRubric):
-        reason = f"invalid_rubric:{rubric.reason}"
-        return JudgedSet(rubric, (), tuple(Score.unscored(reason) for _ in responses))
-    requests = [
-        JudgeRequest(response, rubric.criteria, derive_seed(seed, "verdict", index))
-        for index, response in enumerate(responses)
-    ]
-    verdicts = tuple(tuple(row) for row in verifier.judge(requests))
-    assert len(verdicts) == len(responses), "the verifier lost a response"
-    return JudgedSet(rubric, verdicts, score_set(rubric, verdicts))
-
-
-def check_rates(
-    where: str,
-    judged: Sequence[JudgedSet],
-    anchors: Sequence[JudgedSet] = (),
-    *,
-    max_invalid_rate: float,
-    max_unscored_rate: float,
-) -> dict[str, float]:
-    """Return the shares of invalid rubrics and of unscored verdicts, or stop above their limits.
-
-    Bad model output is data, up to a limit; a verifier that fails more often than its limit is a
-    broken instrument. The two are told apart: a generator that writes nonsense says nothing about
-    the verifier.
-
-    Args:
-        where: what was judged, as a person reads it ("step 3", "the held-out sets").
-        judged: response sets, each under its rubric.
-        anchors: anchor lists under the same rubrics; their verdicts count as well.
-        max_invalid_rate: largest share of invalid rubrics.
-        max_unscored_rate: largest share of unscored verdicts under valid rubrics.
-
-    Raises:
-        InstrumentError: a share is above its limit.
-    """
-    invalid = Counter(
-        str(one.rubric.reason) for one in judged if isinstance(one.rubric, InvalidRubric)
-    )
-    rates = {"rate/invalid_rubric": invalid.total() / len(judged)}
-    if rates["rate/invalid_rubric"] > max_invalid_rate:
-        raise InstrumentError(
-            f"{invalid.total()} of {len(judged)} rubrics of {where} are invalid "
-            f"({dict(sorted(invalid.items()))}), above max_invalid_rate {max_invalid_rate}; train "
-            "the generator's warm start longer or raise the limit"
-        )
-    everything = [*judged, *anchors]
-    num_verdicts = sum(one.num_verdicts for one in everything)
-    if num_verdicts:
-        reasons = sum((one.unscored_reasons for one in everything), Counter[str]())
-        rates["rate/unscored_verdict"] = reasons.total() / num_verdicts
-        if rates["rate/unscored_verdict"] > max_unscored_rate:
-            raise InstrumentError(
-                f"the verifier left {reasons.total()} of {num_verdicts} verdicts of {where} "
-                f"unscored ({dict(sorted(reasons.items()))}), above verifier.max_unscored_rate "
-                f"{max_unscored_rate}; mend the verifier or raise the limit"
-            )
-    return rates
 
 
 def text_hash(text: str) -> str:

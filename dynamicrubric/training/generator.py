@@ -12,15 +12,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from dynamicrubric.config import Sampling
-from dynamicrubric.engines.base import GenerateRequest, Generation, Verifier
+from dynamicrubric.engines.base import GenerateRequest, Generation
 from dynamicrubric.engines.transformers import TransformersEngine
-from dynamicrubric.evaluators.judging import (
-    JudgedSet,
-    ResponseSet,
-    check_rates,
-    judge_responses,
-    read_rubric,
-)
+from dynamicrubric.evaluators.judging import JudgedSet, Judging, ResponseSet
 from dynamicrubric.prompts.frames import generator_prompt
 from dynamicrubric.rewards import (
     group_advantages,
@@ -67,28 +61,19 @@ class GeneratorRollout(Rollout):
     Attributes:
         sets: response set by row key.
         anchors: ranked anchor texts by prompt id.
-        verifier: the frozen verifier.
+        judging: how rubrics are read and applied; its limits hold for each step, on responses and
+            anchors together.
         sees_responses: False for a static evaluator.
-        min_items: fewest items a rubric may have.
-        max_items: most items a rubric may have.
         sampling: how rubrics are sampled.
-        max_invalid_rate: share of invalid rubrics in a step above which training stops.
-        max_unscored_rate: share of unscored verdicts, on responses and anchors, likewise.
         seed_name: words that name this training's draws (run seed, round, step name).
-        equal_weights: whether every item counts the same, whatever weight the rubric gives it.
     """
 
     sets: Mapping[str, ResponseSet]
     anchors: Mapping[str, Sequence[str]]
-    verifier: Verifier
+    judging: Judging
     sees_responses: bool
-    min_items: int
-    max_items: int
     sampling: Sampling
-    max_invalid_rate: float
-    max_unscored_rate: float
     seed_name: tuple[str | int, ...]
-    equal_weights: bool = False
 
     def __call__(
         self, groups: Sequence[RowGroup], engine: TransformersEngine, step: int
@@ -106,12 +91,10 @@ class GeneratorRollout(Rollout):
         rewards = [
             self.reward(g, self.sets[k], step) for g, k in zip(generations, keys, strict=True)
         ]
-        metrics = check_rates(
+        metrics = self.judging.check_rates(
             f"step {step}",
             [reward.judged for reward in rewards],
             [reward.ranked for reward in rewards],
-            max_invalid_rate=self.max_invalid_rate,
-            max_unscored_rate=self.max_unscored_rate,
         )
         metrics.update(_reward_rates(rewards))
         return RolloutBatch(
@@ -133,16 +116,10 @@ class GeneratorRollout(Rollout):
     def reward(self, generation: Generation, rows: ResponseSet, step: int) -> RubricReward:
         """Reward one rubric text."""
         anchors = self.anchors[rows.prompt_id]
-        rubric = read_rubric(
-            generation,
-            min_items=self.min_items,
-            max_items=self.max_items,
-            verifier=self.verifier,
-            equal_weights=self.equal_weights,
-        )
+        rubric = self.judging.read(generation)
         seed = derive_seed(*self.seed_name, step, rows.prompt_id, "judge")
-        judged = judge_responses(rubric, rows.responses, self.verifier, seed)
-        ranked = judge_responses(rubric, anchors, self.verifier, derive_seed(seed, "anchors"))
+        judged = self.judging.judge(rubric, rows.responses, seed)
+        ranked = self.judging.judge(rubric, anchors, derive_seed(seed, "anchors"))
         if isinstance(rubric, InvalidRubric):
             return RubricReward(INVALID_R_DISC, worst_r_anchor(len(anchors)), judged, ranked)
         disc = r_disc_of_verdicts(rubric.weights, judged.verdicts)

@@ -15,16 +15,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from dynamicrubric.config import Sampling
-from dynamicrubric.engines.base import FinishReason, GenerateRequest, Generation, Verifier
+from dynamicrubric.engines.base import FinishReason, GenerateRequest, Generation
 from dynamicrubric.engines.transformers import TransformersEngine
-from dynamicrubric.evaluators.judging import (
-    JudgedSet,
-    ResponseSet,
-    check_rates,
-    judge_responses,
-    read_rubric,
-    text_hash,
-)
+from dynamicrubric.evaluators.judging import JudgedSet, Judging, ResponseSet, text_hash
 from dynamicrubric.evaluators.writers import RubricWriter
 from dynamicrubric.prompts.frames import policy_prompt
 from dynamicrubric.seeds import derive_seed
@@ -39,28 +32,18 @@ class PolicyRollout(Rollout):
     Attributes:
         prompts: prompt text by id.
         writer: writes the rubric of each set.
-        verifier: the frozen verifier.
-        min_items: fewest items a rubric may have.
-        max_items: most items a rubric may have.
+        judging: how rubrics are read and applied; its limits hold for each step.
         sampling: how responses are sampled.
-        max_invalid_rate: share of invalid rubrics in a step above which training stops.
-        max_unscored_rate: share of unscored verdicts likewise.
         seed_name: words that name this training's draws (run seed, round, step name).
         cell_hash: the cell's training hash, for lineage.
-        equal_weights: whether every item counts the same, whatever weight the rubric gives it.
     """
 
     prompts: Mapping[str, str]
     writer: RubricWriter
-    verifier: Verifier
-    min_items: int
-    max_items: int
+    judging: Judging
     sampling: Sampling
-    max_invalid_rate: float
-    max_unscored_rate: float
     seed_name: tuple[str | int, ...]
     cell_hash: str
-    equal_weights: bool = False
 
     def __call__(
         self, groups: Sequence[RowGroup], engine: TransformersEngine, step: int
@@ -71,33 +54,14 @@ class PolicyRollout(Rollout):
         sets = response_sets(groups, responses, self.prompts)
         seeds = [derive_seed(*self.seed_name, step, s.prompt_id, "rubric") for s in sets]
         rubric_texts = self.writer.write(sets, seeds)
-        judged = [
-            judge_responses(
-                read_rubric(
-                    text,
-                    min_items=self.min_items,
-                    max_items=self.max_items,
-                    verifier=self.verifier,
-                    equal_weights=self.equal_weights,
-                ),
-                response_set.responses,
-                self.verifier,
-                derive_seed(seed, "judge"),
-            )
-            for text, response_set, seed in zip(rubric_texts, sets, seeds, strict=True)
-        ]
+        judged = self.judging.judge_sets(rubric_texts, sets, seeds)
         rewards = [
             reward_of(score, response.finish_reason)
             for score, response in zip(
                 (score for one in judged for score in one.scores), responses, strict=True
             )
         ]
-        metrics = check_rates(
-            f"step {step}",
-            judged,
-            max_invalid_rate=self.max_invalid_rate,
-            max_unscored_rate=self.max_unscored_rate,
-        )
+        metrics = self.judging.check_rates(f"step {step}", judged)
         metrics.update(_response_rates(judged))
         return RolloutBatch(
             prompt_ids=[list(request.prompt_ids) for request in requests],

@@ -16,7 +16,7 @@ from dynamicrubric.config import Sampling
 from dynamicrubric.engines.base import GenerateRequest, Generation, JudgeRequest
 from dynamicrubric.engines.programmatic import ProgrammaticVerifier
 from dynamicrubric.errors import InstrumentError, UserError
-from dynamicrubric.evaluators.judging import ResponseSet
+from dynamicrubric.evaluators.judging import Judging, ResponseSet
 from dynamicrubric.training import grpo
 from dynamicrubric.training.generator import INVALID_R_DISC, GeneratorRollout, worst_r_anchor
 from dynamicrubric.training.policy import PolicyRollout, reward_of
@@ -70,25 +70,36 @@ class Kept:
         return [Generation((), self.texts[i % len(self.texts)], "stop") for i in range(len(sets))]
 
 
-def generator_rollout(**changed: Any) -> GeneratorRollout:
+def judging(**changed: Any) -> Judging:
     fields: dict[str, Any] = {
-        "sets": {"p/0": ResponseSet("p", "Write", RESPONSES)},
-        "anchors": {"p": ANCHORS},
-        "verifier": ProgrammaticVerifier(check),
-        "sees_responses": True, "min_items": 1, "max_items": 2, "sampling": SAMPLING,
-        "max_invalid_rate": 0.5, "max_unscored_rate": 0.5, "seed_name": (1, 1, "train_generator"),
+        "verifier": ProgrammaticVerifier(check), "min_items": 1, "max_items": 2,
+        "max_invalid_rate": 0.5, "max_unscored_rate": 0.5,
     }  # fmt: skip
-    return GeneratorRollout(**(fields | changed))
+    return Judging(**(fields | changed))
+
+
+def generator_rollout(**changed: Any) -> GeneratorRollout:
+    """Return a generator's rollout whose rubrics are read and applied with what is `changed`."""
+    return GeneratorRollout(
+        sets={"p/0": ResponseSet("p", "Write", RESPONSES)},
+        anchors={"p": ANCHORS},
+        judging=judging(**changed),
+        sees_responses=True,
+        sampling=SAMPLING,
+        seed_name=(1, 1, "train_generator"),
+    )
 
 
 def policy_rollout(*rubrics: str, **changed: Any) -> PolicyRollout:
-    fields: dict[str, Any] = {
-        "prompts": {"p": "Write", "q": "Write more"}, "writer": Kept(*rubrics),
-        "verifier": ProgrammaticVerifier(check), "min_items": 1, "max_items": 2,
-        "sampling": SAMPLING, "max_invalid_rate": 0.5, "max_unscored_rate": 0.5,
-        "seed_name": (1, 1, "train_policy"), "cell_hash": "0123abcd",
-    }  # fmt: skip
-    return PolicyRollout(**(fields | changed))
+    """Return a policy's rollout under these rubrics, read and applied with what is `changed`."""
+    return PolicyRollout(
+        prompts={"p": "Write", "q": "Write more"},
+        writer=Kept(*rubrics),
+        judging=judging(**changed),
+        sampling=SAMPLING,
+        seed_name=(1, 1, "train_policy"),
+        cell_hash="0123abcd",
+    )
 
 
 def run(rollout: Any, engine: Script, *groups: tuple[str, int], step: int = 1) -> RolloutBatch:
@@ -182,7 +193,7 @@ def test_generator_whose_verifier_fails_on_anchors_alone_stops() -> None:
     rollout = generator_rollout(verifier=FailsOnAnchors(), max_unscored_rate=0.4)
     with pytest.raises(InstrumentError, match=r"3 of 7 verdicts of step 1 unscored"):
         run(rollout, Script(THANKS), ("p/0", 1))
-    batch = run(replace(rollout, max_unscored_rate=0.5), Script(THANKS), ("p/0", 1))
+    batch = run(generator_rollout(verifier=FailsOnAnchors()), Script(THANKS), ("p/0", 1))
     assert batch.metrics["rate/unscored_anchor"] == 1.0
     assert batch.rewards["r_anchor"] == [None]
 
@@ -202,7 +213,7 @@ def test_generator_whose_verifier_fails_at_times_earns_no_more_than_under_a_whol
 def test_static_generator_reads_the_prompt_alone() -> None:
     seen, alone = Script(THANKS), Script(THANKS)
     run(generator_rollout(), seen, ("p/0", 1))
-    run(generator_rollout(sees_responses=False), alone, ("p/0", 1))
+    run(replace(generator_rollout(), sees_responses=False), alone, ("p/0", 1))
     assert len(seen.asked[0].prompt_ids) > len(alone.asked[0].prompt_ids)
     assert bytes(i for i in alone.asked[0].prompt_ids if i >= 0) == b"Write"
 
@@ -248,7 +259,7 @@ def test_policys_unfinished_response_earns_nothing() -> None:
 def test_rollouts_draw_from_run_step_row_and_sample() -> None:
     def seeds(step: int, run_seed: int) -> list[int]:
         engine = Script("7")
-        rollout = policy_rollout(THANKS, seed_name=(run_seed, 1, "train_policy"))
+        rollout = replace(policy_rollout(THANKS), seed_name=(run_seed, 1, "train_policy"))
         run(rollout, engine, ("p", 3), ("q", 3), step=step)
         return [request.seed for request in engine.asked]
 
