@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from hypothesis import HealthCheck, settings
 
 ROOT = Path(__file__).resolve().parent.parent
 
@@ -53,6 +54,12 @@ for name in (
     "PREFECT_PROFILE",
 ):
     os.environ.pop(name, None)
+
+# No example is timed, and a run tests what the last one did: what fails is what was changed.
+settings.register_profile(
+    "steady", deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow]
+)
+settings.load_profile("steady")
 
 
 def pytest_unconfigure() -> None:

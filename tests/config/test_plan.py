@@ -83,7 +83,7 @@ def test_plan_four_arm_study_has_eleven_cells_and_two_starts(document: dict[str,
     assert plan.arms_of("static-s1-r2") == ("static",)
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 @given(
     updates=st.sets(st.sampled_from(["none", "once", "stale", "fresh"]), min_size=1),
     rounds=st.integers(1, 5),

@@ -198,7 +198,7 @@ def test_superiority_takes_a_difference_of_rounding_for_none():
 
 
 @given(studies(), st.floats(-5, 5))
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 def test_estimate_of_a_shifted_study_is_shifted(values, shift):
     before, after = estimate(paired(values)), estimate(paired(values + shift))
     assert after.mean == pytest.approx(before.mean + shift, abs=1e-9)
@@ -207,7 +207,7 @@ def test_estimate_of_a_shifted_study_is_shifted(values, shift):
 
 
 @given(studies())
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 def test_estimate_of_exchanged_arms_is_mirrored(values):
     one, other = estimate(paired(values)), estimate(paired(-values))
     assert other.mean == pytest.approx(-one.mean)
@@ -217,7 +217,7 @@ def test_estimate_of_exchanged_arms_is_mirrored(values):
 
 
 @given(studies(), st.randoms(use_true_random=False))
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 def test_estimate_does_not_depend_on_the_order_of_seeds_and_prompts(values, random):
     table = by_seed(values)
     shuffled = {}
@@ -228,7 +228,7 @@ def test_estimate_does_not_depend_on_the_order_of_seeds_and_prompts(values, rand
 
 
 @given(studies(), st.integers(0, 99))
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 def test_estimate_with_other_names_for_seeds_and_prompts_is_the_same_to_resampling(values, number):
     random = np.random.default_rng(number)
     moved = values[random.permutation(values.shape[0])][:, random.permutation(values.shape[1])]
@@ -239,7 +239,7 @@ def test_estimate_with_other_names_for_seeds_and_prompts_is_the_same_to_resampli
 
 
 @given(studies())
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 def test_p_value_is_below_5_percent_exactly_if_the_interval_leaves_out_zero(values):
     found = estimate(paired(values))
     low, high = found.interval
@@ -247,7 +247,7 @@ def test_p_value_is_below_5_percent_exactly_if_the_interval_leaves_out_zero(valu
 
 
 @given(st.integers(1, 4), st.integers(0, 99))
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=20)
 def test_estimate_with_every_row_copied_is_the_same(copies, number):
     random = np.random.default_rng(number)
     rows = [(f"p{n:03d}", float(random.normal())) for n in range(25) for _ in range(3)]

@@ -39,7 +39,7 @@ def ask(server: str, path: str, **body: Any) -> list[dict[str, Any]]:
         json.dumps(body).encode(),
         {"Content-Type": "application/json"},
     )
-    with urllib.request.urlopen(request, timeout=30) as reply:
+    with urllib.request.urlopen(request, timeout=240) as reply:
         found: list[dict[str, Any]] = json.load(reply)
     return found
 

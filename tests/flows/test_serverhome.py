@@ -180,7 +180,7 @@ def test_studys_server_answers_no_page_but_its_own(server: str) -> None:
             f"{server}/work_pools/", headers={"Origin": origin, **wanted}, method="OPTIONS"
         )
         try:
-            with urllib.request.urlopen(request, timeout=30) as reply:
+            with urllib.request.urlopen(request, timeout=240) as reply:
                 found = reply.headers
         except urllib.error.HTTPError as error:  # 400 for a page that may not
             found = error.headers

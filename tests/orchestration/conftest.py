@@ -18,12 +18,16 @@ from tasks.process import start_ticks
 HERE = Path(__file__).parent
 ROOT = HERE.parents[1]
 T = TypeVar("T")
+PATIENCE = 240.0
+"""Seconds until something counts as hanging: a bound for a failure, on however slow a machine."""
 
 
 class Bench:
     """What a test needs to watch processes."""
 
-    def wait_for(self, probe: Callable[[], T], what: str, seconds: float = 30.0) -> T:
+    patience = PATIENCE
+
+    def wait_for(self, probe: Callable[[], T], what: str, seconds: float = PATIENCE) -> T:
         """Return the first true value of `probe`; fail when it does not come in time."""
         give_up = time.monotonic() + seconds
         while time.monotonic() < give_up:
@@ -38,7 +42,7 @@ class Bench:
         text = self.wait_for(lambda: path.exists() and path.read_text(), f"a pid in {path}")
         return int(text)
 
-    def gone(self, pid: int, seconds: float = 30.0) -> None:
+    def gone(self, pid: int, seconds: float = PATIENCE) -> None:
         """Wait until a process does not run any more (a zombie does not run)."""
         self.wait_for(lambda: not self.alive(pid), f"the end of process {pid}", seconds)
 

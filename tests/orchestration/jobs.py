@@ -101,7 +101,7 @@ def overlap(folder: str) -> None:
     """Fail if another job is in here at the same time; stay until the others are said to wait."""
     inside = Path(folder) / "inside"
     inside.touch(exist_ok=False)
-    give_up = time.monotonic() + 30.0
+    give_up = time.monotonic() + 240.0
     while not (Path(folder) / "others-wait").exists() and time.monotonic() < give_up:
         time.sleep(0.01)
     inside.unlink()

@@ -135,7 +135,7 @@ def test_launch_takes_the_locks_it_is_given(bench, tmp_path):
         "jobs:report_environment",
         {"path": str(path)},
         log_path=tmp_path / "job.log",
-        deadline_seconds=60,
+        deadline_seconds=600,
         slots_dir=tmp_path / "slots",
         num_slots=1,
         what="a job",

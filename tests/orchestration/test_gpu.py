@@ -28,7 +28,7 @@ def run(bench, tmp_path):
     return partial(
         launch,
         log_path=tmp_path / "logs" / "job.log",
-        deadline_seconds=60,
+        deadline_seconds=600,
         slots_dir=tmp_path / "slots",
         num_slots=1,
         what="a job",
@@ -239,7 +239,7 @@ def test_launch_number_of_devices_has_to_match_the_slots(run):
 def test_launch_deadline_ends_blocking_work_and_leaves_no_process(run, bench, clock, tmp_path, job):
     with (
         deadline_passes_at(clock, bench, tmp_path / "pid"),
-        pytest.raises(StepTimedOut, match="deadline of 60 s"),
+        pytest.raises(StepTimedOut, match="deadline of 600 s"),
     ):
         run(f"jobs:{job}", {"pid_path": str(tmp_path / "pid")})
     assert not bench.alive(bench.pid_in(tmp_path / "pid"))
@@ -330,7 +330,7 @@ def test_launch_caller_signalled_ends_the_job_first(bench, tmp_path, number):
     caller = bench.python(LAUNCHER, "jobs:sleep_natively", tmp_path, kwargs)
     job = bench.pid_in(tmp_path / "pid")
     caller.send_signal(number)
-    out, _ = caller.communicate(timeout=30)
+    out, _ = caller.communicate(timeout=bench.patience)
     assert not bench.alive(job)
     if number == signal.SIGINT:
         assert "interrupted after the job" in out
@@ -346,7 +346,7 @@ def test_stop_all_ends_jobs_of_other_threads(run, bench, tmp_path):
         gpu.stop_all()
         assert not bench.alive(job)
         with pytest.raises(StepStopped, match="flow is stopping"):
-            future.result(timeout=10)
+            future.result(timeout=bench.patience)
 
 
 def test_children_end_first_on_an_exception_ends_jobs_and_restores_handlers(run, bench, tmp_path):
@@ -358,7 +358,7 @@ def test_children_end_first_on_an_exception_ends_jobs_and_restores_handlers(run,
             job = bench.pid_in(tmp_path / "pid")
             raise RuntimeError("flow failed")
         assert not bench.alive(job)
-        assert isinstance(future.exception(timeout=10), StepStopped)
+        assert isinstance(future.exception(timeout=bench.patience), StepStopped)
     assert signal.getsignal(signal.SIGTERM) is before
 
 

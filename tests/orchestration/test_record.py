@@ -528,7 +528,7 @@ except UserError as error:
     print(error)
 """
     process = bench.python(code, tmp_path / "out" / "policy", tmp_path / "work", tmp_path / "warm")
-    printed, errors = process.communicate(timeout=60)
+    printed, errors = process.communicate(timeout=600)
     assert "no permission" in printed and str(tmp_path / place) in printed, errors
 
 

@@ -24,7 +24,7 @@ def run(bench, tmp_path):
     return partial(
         launch,
         log_path=tmp_path / "job.log",
-        deadline_seconds=60,
+        deadline_seconds=600,
         slots_dir=tmp_path / "slots",
         num_slots=3,
         what="a job",
@@ -151,7 +151,7 @@ def test_shared_host_jobs_hold_no_socket_but_their_own(run, host, bench, tmp_pat
             assert b"hello" in silent.recv(4096)
             run("jobs:report_sockets", {"path": str(tmp_path / "sockets")})
         gpu.stop_all()
-        assert other.exception(timeout=30) is not None
+        assert other.exception(timeout=bench.patience) is not None
     assert (tmp_path / "sockets").read_text() == "1"
 
 
@@ -174,7 +174,7 @@ def test_shared_host_nonsense_from_a_caller_ends_no_other_job(run, host, bench, 
                 assert [b"hello" in line or b"exited" in line for line in stream] == [True, True]
         assert bench.alive(job)
         gpu.stop_all()
-        assert other.exception(timeout=30) is not None
+        assert other.exception(timeout=bench.patience) is not None
 
 
 @pytest.mark.parametrize(
@@ -213,7 +213,7 @@ def test_shared_host_killed_under_a_job_is_a_crash_that_says_so(run, host, bench
         job = bench.pid_in(tmp_path / "pid")
         os.kill(host.pid, signal.SIGKILL)
         with pytest.raises(StepCrashed, match="fork host ended"):
-            future.result(timeout=30)
+            future.result(timeout=bench.patience)
     bench.gone(job)
 
 

@@ -8,8 +8,8 @@ import signal
 import socket
 import subprocess
 import sys
-import time
-from contextlib import nullcontext
+import threading
+from contextlib import nullcontext, suppress
 from pathlib import Path
 
 import httpx
@@ -201,13 +201,22 @@ def test_ship_round_of_an_unfinished_cell_is_an_error_not_tracking_trouble(study
 
 
 def test_ship_round_with_the_server_away_returns_soon_and_says_so(study, monkeypatch):
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
-    monkeypatch.setenv("MLFLOW_TRACKING_URI", f"http://127.0.0.1:{port}")
-    started = time.monotonic()
-    outcome = ship_round(study.plan, "stale-s1-r2", study.root, study.config)
-    assert time.monotonic() - started < 120  # MLflow's own patience is four minutes
+    asked: list[object] = []
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        port = listening.getsockname()[1]
+
+        def hang_up() -> None:
+            with suppress(OSError):  # the socket is closed: the test is over
+                while True:
+                    caller, _ = listening.accept()
+                    asked.append(caller)
+                    caller.close()
+
+        threading.Thread(target=hang_up, daemon=True).start()
+        monkeypatch.setenv("MLFLOW_TRACKING_URI", f"http://127.0.0.1:{port}")
+        outcome = ship_round(study.plan, "stale-s1-r2", study.root, study.config)
+        listening.shutdown(socket.SHUT_RDWR)
+    assert 1 <= len(asked) <= 3  # MLflow's own patience is 8 calls in four minutes
     assert not outcome.ok
     assert outcome.run_id is None
     assert str(port) in outcome.reason
@@ -221,14 +230,18 @@ def test_ship_study_fills_in_what_a_tracker_that_was_away_has_missed(study, monk
     assert len(open_store(study.root).find(kind="round", arm="stale", round=2)) == 1
 
 
-def test_prepare_store_of_a_file_that_is_no_database_says_so_soon(study):
+def test_prepare_store_of_a_file_that_is_no_database_says_so_soon(study, monkeypatch):
     path = study.root / "work/mlflow/mlflow.db"
     path.write_bytes(b"not a database, " * 100)
-    started = time.monotonic()
+    from mlflow.db import upgrade
+
+    def never(uri: str) -> None:
+        raise AssertionError(f"MLflow is asked about {uri}, and tries for two minutes")
+
+    monkeypatch.setattr(upgrade, "callback", never)
     outcome = prepare_store(study.root)
     assert not outcome.ok
     assert "not a database" in outcome.reason
-    assert time.monotonic() - started < 60  # MLflow would try for two minutes
 
 
 def test_prepare_store_of_a_project_that_was_moved_says_what_to_do(study, tmp_path):
@@ -358,7 +371,7 @@ def test_processes_that_start_at_once_share_one_new_store(fake_study, child, mon
     )
     processes = [child(code, study.root, key) for key in keys]
     for process in processes:
-        out, err = process.communicate(timeout=120)
+        out, err = process.communicate(timeout=600)
         assert process.returncode == 0, out + err
         assert "locked" not in err
         assert "duplicate column" not in err
