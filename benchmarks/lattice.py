@@ -11,7 +11,6 @@ and Prefect take around a step is in the study's wall clock and in none of the s
 from __future__ import annotations
 
 import json
-from collections import Counter
 from datetime import datetime
 from pathlib import Path
 from typing import Annotated, Any, NamedTuple
@@ -25,7 +24,6 @@ from dynamicrubric.config import load_config
 from dynamicrubric.errors import UserError
 from dynamicrubric.plan import Plan, expand
 
-TRAININGS = ("warm_start", "train_generator", "train_policy")
 SHARED = ("data/prepared", "data/warm/policy", "data/warm/generator")
 
 
@@ -83,44 +81,27 @@ def measure(root: Path) -> None:
             expected="a finished study in this folder",
             remedy="run `make study` first",
         )
-    everything = [step for steps in found.values() for step in steps]
+    done = {(step.identity, step.ended): step for steps in found.values() for step in steps}
+    everything = list(done.values())  # a step that is found again keeps its record
     seconds = {folder: sum(step.seconds for step in steps) for folder, steps in found.items()}
     first = min(everything, key=lambda step: step.ended - step.seconds)
     wall = max(step.ended for step in everything) - (first.ended - first.seconds)
     apart = run_apart(plan, seconds, sum(seconds[folder] for folder in SHARED))
-    trained, others = _repeated(everything)
+    repeated = len(everything) - len({step.identity for step in everything})
     table = Table("what", "figure", title=f"{len(apart)} arms, {len(plan.paths)} paths")
     for what, figure in {
         "cells trained": f"{len(plan.cells)}",
         "arms x seeds x rounds": f"{plan.num_arm_rounds}",
         "steps": f"{len(everything)}",
-        "trainings with the identity of another": f"{len(trained)}",
-        "other steps with the identity of another": _others(others),
+        "steps with equal identity done twice": f"{repeated}",
+        "steps found, not done again": f"{sum(map(len, found.values())) - len(everything)}",
         "wall clock, first step to last": _hours(wall),
-        "seconds of all steps": _hours(sum(seconds.values())),
+        "seconds of all steps": _hours(sum(step.seconds for step in everything)),
         "seconds of all arms run apart": _hours(sum(apart.values())),
         "wall clock / arms apart": f"{wall / sum(apart.values()):.3f}",
-        "all steps / arms apart": f"{sum(seconds.values()) / sum(apart.values()):.3f}",
     }.items():
         table.add_row(what, figure)
     Console().print(table)
-
-
-def _repeated(steps: list[Step]) -> tuple[list[Step], list[Step]]:
-    """Return the trainings, and the other steps, that do what an earlier one has done."""
-    seen: Counter[tuple[str, str]] = Counter()
-    again: list[Step] = []
-    for step in sorted(steps, key=lambda step: step.ended):
-        again += [step] if seen[step.identity] else []
-        seen[step.identity] += 1
-    trained = [step for step in again if step.identity[0] in TRAININGS]
-    return trained, [step for step in again if step not in trained]
-
-
-def _others(steps: list[Step]) -> str:
-    names = Counter(step.identity[0] for step in steps)
-    listed = ", ".join(f"{number} {name}" for name, number in sorted(names.items()))
-    return f"{listed or 'none'} ({sum(step.seconds for step in steps):.0f} s)"
 
 
 def _hours(seconds: float) -> str:
