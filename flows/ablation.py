@@ -1,4 +1,4 @@
-"""The whole study as one flow: a task for each DVC stage, as many side by side as there are slots.
+"""The whole study as one flow: a task for each DVC stage, a few side by side.
 
 `flows.driver` runs it (`make reproduce`), with a server and a display around it.
 """

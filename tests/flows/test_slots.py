@@ -1,4 +1,4 @@
-"""Turns: the stage with most work ahead goes first, and never more run than there are slots."""
+"""Turns: the stage with most work ahead goes first, and never more are begun than may be."""
 
 from __future__ import annotations
 
