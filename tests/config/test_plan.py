@@ -222,7 +222,7 @@ def test_plan_upfront_training_is_that_of_the_arms_own_rounds(document: dict[str
 
 
 def test_plan_of_the_whole_study_shares_first_rounds() -> None:
-    config = Config.model_validate(load_yaml(ROOT / "params.yaml") | {})
+    config = Config.model_validate(load_yaml(ROOT / "profiles/postcards.yaml") | {})
     chosen = config.model_copy(update={"study": config.study.model_copy(update={"run": "study"})})
     plan = expand(chosen)
     # 7 arms x 5 seeds and 10 x 3, each 3 rounds; round 1 of coevolved is also that of once, stale

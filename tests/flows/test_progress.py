@@ -22,7 +22,7 @@ class Shown:
 
     def __init__(self, work: Path) -> None:
         self.work = work
-        plan = expand(load_config(ROOT / "params.yaml"))
+        plan = expand(load_config(ROOT / "profiles/postcards.yaml"))
         stages = stages_of(plan, {"policy": 100, "generator": 100})
         self.stage: Stage = next(stage for stage in stages if stage.name == CELL)
         training = plan.cells["coevolved-s1-r1"].recipe.policy_training
