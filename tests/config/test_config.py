@@ -70,16 +70,20 @@ def load_text(tmp_path: Path, text: str) -> Config:
         ),
         # missing keys
         ("recipe.max_rubric_items", DELETE, ["no key recipe.max_rubric_items"]),
+        ("study.arms.stale.question", " " * 9, ["study.arms.stale.question", "at least 8"]),
+        ("study.groups", {"a": [{"arm": 1}]}, ["unknown key study.groups.a.0.arm = 1", "arms?"]),
+        ("study.run", [1], ["entry 1: 1; expected a mapping"]),
+        ("study.seeds", list(range(201)), ["study.seeds", "at most 200 items"]),
         ("study.arms.stale.question", DELETE, ["no key study.arms.stale.question"]),
         ("world", DELETE, ["no key world"]),
         # wrong types
         ("study.rounds", "3", ["study.rounds = '3'", "a valid integer"]),
         ("study.rounds", 3.0, ["study.rounds = 3.0", "a valid integer"]),
-        ("study.rounds", True, ["study.rounds = True", "a valid integer"]),
+        ("study.rounds", True, ["study.rounds = true", "a valid integer"]),
         ("study.seeds", 1, ["study.seeds = 1", "a list"]),
         ("study.seeds", [1, "two"], ["study.seeds.1 = 'two'", "a valid integer"]),
         ("world", 5, ["world = 5", "a mapping"]),
-        ("study.arms.stale", None, ["study.arms.stale = None", "a mapping"]),
+        ("study.arms.stale", None, ["study.arms.stale = null", "a mapping"]),
         ("study.arms.stale.generator", 5, ["study.arms.stale", "generator = 5", "a mapping"]),
         ("recipe.verifier.error_rate", "low", ["recipe.verifier.error_rate = 'low'", "number"]),
         # impossible numbers

@@ -328,6 +328,16 @@ def test_plan_arms_that_differ_in_nothing_that_a_round_reads_are_refused(
         plan_of(document)
 
 
+def test_plan_arm_whose_objective_keeps_its_ratio_is_refused(document: dict[str, Any]) -> None:
+    # Each reward is normalised, and the sum again: twice both weights are the same advantages.
+    document["study"]["arms"]["twice"] = {
+        "question": "Is it the same?",
+        "generator": {"objective": {"disc": 2.0, "anchor": 2.0}},
+    }
+    with pytest.raises(UserError, match=r"study\.arms\.twice, which trains .* 'coevolved'"):
+        plan_of(document)
+
+
 @pytest.mark.parametrize(
     ("first", "second"),
     [
