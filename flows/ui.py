@@ -64,12 +64,13 @@ def _shown_anothers(
     nightly study would never begin.
     """
     with prefect_server(study.root, port, ui=True) as place:
-        until = "" if place.ours else f" ({_whose(place.address)}, until that ends)"
+        joined = None if place.ours else place.address
+        until = f" ({_whose(joined)}, until that ends)" if joined else ""
         print(f"Prefect: {place.address.removesuffix('/api')}/dashboard{until}")
         print(f"MLflow:  {page}")
-        with work(study.root) if place.ours else nullcontext() as worker:
+        with nullcontext() if joined else work(study.root) as worker:
             print("Ctrl-C ends what is served here" + (", and what it runs." if worker else "."))
-            return _wait(mlflow, worker, joined=None if place.ours else place.address)
+            return _wait(mlflow, worker, joined=joined)
 
 
 def _whose(address: str) -> str:
