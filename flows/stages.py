@@ -209,6 +209,11 @@ class StageRunner:
         name = f"dvc-{stage.name.partition('@')[0]}.log"
         return self._root / "work" / "logs" / stage.group / name
 
+    @property
+    def is_stopped(self) -> bool:
+        """Whether `stop` was called: what ends after that has not failed by itself."""
+        return self._stopped
+
     def stop(self) -> None:
         """End all running stages: first their commands, which end their GPU work, then DVC."""
         with self._starting:

@@ -19,8 +19,8 @@ from dynamicrubric.errors import UserError
 from dynamicrubric.plan import (
     CellRecipe,
     Plan,
+    differing,
     expand,
-    is_written,
     load_plan,
     parse_recipe,
     plan_document,
@@ -496,8 +496,9 @@ def test_json_of_a_plan_that_is_absent_or_another_is_noticed_and_written_anew(
         beside.unlink()
     else:
         beside.write_text(broken, encoding="utf-8")
-    with pytest.raises(UserError, match=r"cells\.json"):
+    with pytest.raises(UserError, match=r"cells\.json.*Run `dynamicrubric plan`"):
         load_plan(config, path)
+    assert differing(plan, path) == (beside,)
     assert read_structure(path) == {}
     assert write_plan(plan, path) is True
     assert load_plan(config, path) == plan
@@ -510,7 +511,7 @@ def test_write_plan_over_a_merge_conflict_writes_the_plan(
     plan, path = plan_of(document), tmp_path / "cells.yaml"
     path.write_text("<<<<<<< HEAD\narms: {}\n=======\n", encoding="utf-8")
     assert write_plan(plan, path) is True
-    assert is_written(plan, path)
+    assert differing(plan, path) == ()
 
 
 def test_load_plan_edited_by_hand_is_refused(document: dict[str, Any], tmp_path: Path) -> None:
@@ -530,12 +531,12 @@ def test_write_plan_finds_what_it_wrote_however_the_file_is_laid_out(
     write_plan(plan, path)
     text = path.read_text(encoding="utf-8")
     path.write_text("".join(text.splitlines(keepends=True)[3:]), encoding="utf-8")
-    assert is_written(plan, path)  # without its header, as an older version wrote it
+    assert differing(plan, path) == ()  # without its header, as an older version wrote it
     path.write_text(text.replace("steps: 61", "steps: 62", 1), encoding="utf-8")
-    assert not is_written(plan, path)  # the header is right, the text is not
+    assert differing(plan, path) == (path,)  # the header is right, the text is not
     document["study"]["seeds"] = [2]
     path.write_text(text, encoding="utf-8")
-    assert not is_written(plan_of(document), path)
+    assert differing(plan_of(document), path) == (path, path.with_suffix(".json"))
 
 
 def test_stage_structure_is_the_same_after_a_change_of_values(document: dict[str, Any]) -> None:
@@ -548,4 +549,4 @@ def test_stage_structure_is_the_same_after_a_change_of_values(document: dict[str
 
 def test_checked_in_cells_are_the_plan_of_the_checked_in_params() -> None:
     plan = plan_of(load_yaml(ROOT / "params.yaml"))
-    assert is_written(plan, ROOT / "cells.yaml"), "run `dynamicrubric plan`"
+    assert differing(plan, ROOT / "cells.yaml") == (), "run `dynamicrubric plan`"
