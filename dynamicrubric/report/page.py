@@ -18,16 +18,16 @@ from dynamicrubric.report.charts import Chart
 from dynamicrubric.report.csvtables import Tables
 from dynamicrubric.report.evidence import Grid
 from dynamicrubric.report.faults import Fault
+from dynamicrubric.report.findings import FIRST_ARM, GRID_ANCHOR
 from dynamicrubric.report.pagetables import (
     YARDSTICK,
     by_round_grid,
     cost_grids,
-    number,
-    share,
 )
+from dynamicrubric.report.phrases import CERTAINTY, number, share
 from dynamicrubric.report.rubricchange import RubricUse
 from dynamicrubric.report.text import visible
-from dynamicrubric.report.words import FIRST_ARM, Answer, caution, reach
+from dynamicrubric.report.words import Answer, caution
 from dynamicrubric.stats import MIN_SEEDS
 
 if TYPE_CHECKING:
@@ -36,9 +36,6 @@ if TYPE_CHECKING:
 TEMPLATES: Final = Path(__file__).with_name("templates")
 PAGE: Final = "page.html.j2"
 STYLE: Final = "style.css"
-STATUS_CLASS: Final[Mapping[str, str]] = {
-    "held here": "good", "the other way round here": "bad", "above": "good", "below": "bad",
-}  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -116,7 +113,8 @@ def render(content: PageContent) -> str:
         yardstick=YARDSTICK,
         first_arm=FIRST_ARM,
         min_seeds=MIN_SEEDS,
-        status_class=STATUS_CLASS,
+        certainty=CERTAINTY,
+        grid_anchor=GRID_ANCHOR,
     )
 
 
@@ -147,7 +145,6 @@ def _environment() -> Environment:
         number=number,
         share=share,
         caution=caution,
-        reach=reach,
     )
     return environment
 
