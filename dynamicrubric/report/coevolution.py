@@ -42,10 +42,11 @@ from dynamicrubric.report.evidence import (
     Grid,
     cells_of,
     family_text,
+    left_out,
     no_interval,
 )
 from dynamicrubric.report.gridtable import GAP, GridTable, grid_values, grids_of, read_grids
-from dynamicrubric.report.phrases import capital, label, listed, mean_over, span
+from dynamicrubric.report.phrases import capital, label, mean_over, span
 
 QUALITY: Final = "true_quality"
 BEST: Final = "G_2"
@@ -165,9 +166,7 @@ def coevolution_notes(found: CoEvolution) -> list[tuple[str, str]]:
     for one in (*found.gaps, *found.gains, *found.against):
         if one.estimate.interval is None:
             notes.append((f"{one.arm} - {one.other}", f"no interval. {no_interval(one)}"))
-        for name, seeds in one.unpaired_seeds.items():
-            alone = f"left out, as only {name} has it: seed {listed([str(seed) for seed in seeds])}"
-            notes.append((f"{one.arm} - {one.other}", alone))
+        notes += [(f"{one.arm} - {one.other}", text) for text in left_out(one)]
     return notes
 
 

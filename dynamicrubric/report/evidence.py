@@ -16,6 +16,7 @@ from dynamicrubric.report.phrases import (
     listed,
     of_all,
     p_text,
+    seeds_named,
     share,
     signed,
     span,
@@ -148,9 +149,8 @@ def no_interval(found: Difference) -> str:
     if not found.by_seed:
         return f"No seed has {place} of both, so there is nothing to compare."
     if found.mean is None:
-        empty = [str(one.seed) for one in found.by_seed if one.mean is None]
-        seeds = f"seed{'' if len(empty) == 1 else 's'} {listed(empty)}"
-        return f"No prompt of {seeds} is scored for both in {place}, so there is no difference."
+        empty = seeds_named([one.seed for one in found.by_seed if one.mean is None])
+        return f"No prompt of {empty} is scored for both in {place}, so there is no difference."
     few = [one for one in found.by_seed if one.n_prompts < MIN_PROMPTS]
     said = listed([f"{count(one.n_prompts, 'prompt')} of seed {one.seed}" for one in few])
     return (
@@ -173,10 +173,16 @@ def lacking_notes(found: Difference) -> list[tuple[str, str]]:
         notes.append((name, f"no interval. {no_interval(found)}"))
     if found.remark:
         notes.append((name, found.remark))
-    for arm, seeds in found.unpaired_seeds.items():
-        own = f"seed{'' if len(seeds) == 1 else 's'} {listed([str(seed) for seed in seeds])}"
-        notes.append((name, f"left out, as {arm} alone has it: {own}"))
-    return notes
+    return notes + [(name, text) for text in left_out(found)]
+
+
+def left_out(found: Difference) -> list[str]:
+    """Say which seeds are left out because one of the two arms alone has them."""
+    return [
+        f"{capital(seeds_named(seeds))} left out: only {arm} has {it}."
+        for arm, seeds in found.unpaired_seeds.items()
+        for it in ["it" if len(seeds) == 1 else "them"]
+    ]
 
 
 def grouped(

@@ -58,6 +58,15 @@ def listed(names: Sequence[str]) -> str:
     return " and ".join(filter(None, (", ".join(names[:-1]), *names[-1:])))
 
 
+def seeds_named(seeds: Sequence[int]) -> str:
+    """Return which seeds.
+
+    >>> seeds_named([3]), seeds_named([1, 3])
+    ('seed 3', 'seeds 1 and 3')
+    """
+    return f"seed{'' if len(seeds) == 1 else 's'} {listed([str(seed) for seed in seeds])}"
+
+
 def capital(text: str) -> str:
     """Return the text with its first letter as a capital."""
     return text[:1].upper() + text[1:]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -33,14 +34,27 @@ def shared_study(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[
     sys.path.remove(HELPERS)
 
 
-@pytest.fixture
-def undrawn(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Make pictures of no picture: drawing is nearly all of a report's time.
-
-    For tests of words and tables.
-    """
-
+@contextmanager
+def _without_pictures() -> Iterator[None]:
     def save(figure: Any, path: Path, **options: Any) -> None:
         path.write_text("<svg xmlns='http://www.w3.org/2000/svg'/>")
 
-    monkeypatch.setattr("matplotlib.figure.Figure.savefig", save)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("matplotlib.figure.Figure.savefig", save)
+        yield
+
+
+@pytest.fixture(scope="session")
+def without_pictures() -> Callable[[], Any]:
+    """Return a context in which pictures are files without a picture.
+
+    Drawing is nearly all of a report's time; tests of words and tables do without.
+    """
+    return _without_pictures
+
+
+@pytest.fixture
+def undrawn() -> Iterator[None]:
+    """Run a test in the context of `without_pictures`."""
+    with _without_pictures():
+        yield
