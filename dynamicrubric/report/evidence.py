@@ -24,7 +24,8 @@ from dynamicrubric.report.phrases import (
 from dynamicrubric.stats import MIN_PROMPTS, MIN_SEEDS
 
 FROM: Final = f"{CERTAINTY} from"
-CORRECTED: Final = "p corrected"
+CORRECTED: Final = "p Holm"
+"""Short: the table fits a console of 80 columns."""
 HIGHER_ON: Final = "higher on"
 INTERVAL_MEANING: Final = (
     "interval of the mean difference; where it is over prompts alone, it is about the seeds that "
@@ -76,7 +77,7 @@ def family_text(differences: Sequence[Difference]) -> str:
     """Say over what the p-values of a table are corrected, given its comparisons."""
     families = dict.fromkeys(one.family for one in differences if one.family is not None)
     said = [f"{count(one.size, 'comparison')}, {one.name}" for one in families]
-    return f"p corrected (Holm) over {'; '.join(said)}" if said else "p not corrected"
+    return f"{CORRECTED} over {'; '.join(said)}" if said else "p not corrected"
 
 
 def by_family(differences: Sequence[Difference]) -> list[list[Difference]]:
@@ -123,7 +124,7 @@ def evidence_notes(differences: Sequence[Difference]) -> list[tuple[str, str]]:
     notes = [
         (f"{FROM}, to", INTERVAL_MEANING),
         ("p", "of no difference, two-sided, over what the interval is over"),
-        (CORRECTED, "by Holm, over the comparisons of its table that have a p"),
+        (CORRECTED, "p corrected by Holm, over the comparisons of its table that have a p"),
         (HIGHER_ON, HIGHER_MEANING),
         ("prompts, rows", "prompts that both arms scored, of all; each arm's scored rows, of all"),
     ]

@@ -110,7 +110,7 @@ def _interval(found: Difference) -> str:
 
 def _corrected(found: Difference) -> str:
     p, size = p_text(found.p_corrected), found.family.size if found.family else 1
-    said = f"p {p if p.startswith('<') else '= ' + p}"
+    said = f"p {p.replace('<', '< ') if p.startswith('<') else '= ' + p}"
     return f"{said} corrected for {count(size, 'comparison')}"
 
 

@@ -161,9 +161,9 @@ def test_differences_have_a_table_a_family_whose_title_says_which_and_its_size(s
     study = shared_study(arms=arms, rounds=1)
     found = compare_arms(study.plan, study.questions, study.root).differences
     said = [
-        "p corrected (Holm) over 2 comparisons, the arms of the paper's findings in true quality",
-        "p corrected (Holm) over 2 comparisons, the other arms in true quality",
-        "p corrected (Holm) over 4 comparisons, all arms in Δ gap",
+        "p Holm over 2 comparisons, the arms of the paper's findings in true quality",
+        "p Holm over 2 comparisons, the other arms in true quality",
+        "p Holm over 4 comparisons, all arms in Δ gap",
     ]
     for tables in (evidence_grids(found), evidence_tables(found)):
         assert [table.title.split("; ")[1] for table in tables[:3]] == said

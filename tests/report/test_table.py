@@ -64,7 +64,7 @@ def test_console_table_says_how_sure_each_difference_is(shared_study):
         assert row[:3] == ["stale", f"{low:+.4f}", f"{high:+.4f}"]
         assert row[3:6] == ["seeds", "and", "prompts"]
         assert row[-2:] == [f"{100 * one.estimate.superiority:.0f}", "%"]
-    assert "p corrected: by Holm, over the comparisons of its table that have a p" in text
+    assert "p Holm: p corrected by Holm, over the comparisons of its table that have a p" in text
     assert "1 comparison, the arms of the paper's findings in true quality" in " ".join(
         text.split()
     )
