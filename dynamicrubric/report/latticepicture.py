@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 from dynamicrubric.errors import UserError
 from dynamicrubric.plan import Plan
 from dynamicrubric.planview import LatticeRow, lattice_rows, ranges
-from dynamicrubric.report.picture import COLOURS
+from dynamicrubric.report.lines import COLOURS
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
