@@ -128,7 +128,7 @@ def test_page_of_one_seed_says_that_it_is_over_prompts_only(one_seed):
     page = page_of(one_seed[1])
     assert "over prompts only: 24 prompts of 1 seed" in page.text
     assert "With 1 seed this says nothing about other seeds: that takes 3." in page.text
-    assert "over seeds and prompts" not in page.text
+    assert "open: 1 seed" in page.text
     rows = rows_of(one_seed[1], "curves")
     assert {row["over"] for row in rows if row["low"]} == {"prompts"}
 
