@@ -88,7 +88,7 @@ def contamination(
         report = check_contamination(
             training, against, load_settings(settings), out=out, on_row=on_row
         )
-    _print_table("Overlaps", TABLE_HEADER, report.table.lines())
+    _print_table("Overlaps", *_without_empty_columns(TABLE_HEADER, report.table.lines()))
     _print_table("Repeats", REPEATS_HEADER, [one.cells for one in report.repeats])
     typer.echo(report.sentence())
     if out is not None:
@@ -120,6 +120,19 @@ def _progress() -> Iterator[Callable[[Source], None]]:
 
     with shown:
         yield on_row
+
+
+def _without_empty_columns(
+    header: Sequence[str], lines: Sequence[Sequence[str]]
+) -> tuple[Sequence[str], Sequence[Sequence[str]]]:
+    """Leave out kinds of overlap that did not occur: the table has to fit a terminal."""
+    last = len(header) - 2  # the sums stay
+    kept = [
+        place
+        for place in range(len(header))
+        if place < 2 or place >= last or any(line[place] != "0" for line in lines)
+    ]
+    return [header[place] for place in kept], [[line[place] for place in kept] for line in lines]
 
 
 def _print_table(title: str, header: Sequence[str], lines: Sequence[Sequence[str]]) -> None:

@@ -3,6 +3,7 @@
 A training row overlaps a benchmark row if, after normalising (see `normalise`),
 
 - `prompt_equal`: a prompt or a user's turn of the one is one of the other;
+- `prompt_reordered`: they have the same words in another order ("why the sky is blue");
 - `prompt_sentence`: the benchmark's prompt is too short for n-grams, and is a whole sentence or
   line of the training prompt (a system prompt or an article stands beside it);
 - `prompt_ngrams`: half of the words of the benchmark's prompt lie in 8-word runs that this one
@@ -11,22 +12,25 @@ A training row overlaps a benchmark row if, after normalising (see `normalise`),
 - `response_equal`, `response_ngrams`: the same of responses, with 13-word runs, and only those at
   least that long: short answers and phrases are everybody's.
 
-Numbers and where they are from: `ContaminationSettings`. What it cannot see: paraphrases and
-translations. The benchmarks are held in memory, 16 bytes for each word's gram and about 200 for
-each text; of the training rows nothing is.
+Labels that templates put before the parts of a prompt ("### Input:") are not compared, and runs
+that many benchmark prompts share are phrases and not counted. Numbers and where they are from:
+`ContaminationSettings`. What it cannot see: paraphrases and translations. The benchmarks are held
+in memory, 16 bytes for each word's gram and about 200 for each text; of the training rows nothing
+is.
 """
 
 from __future__ import annotations
 
+import re
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final, Self
 
 from dynamicrubric.data.formats import TextRow
 from dynamicrubric.data.grams import GramIndex
-from dynamicrubric.data.normalise import normalise, prompt_key, sentences, words
+from dynamicrubric.data.normalise import prompt_key, sentences, words
 from dynamicrubric.data.rows import text_hash
 from dynamicrubric.data.settings import ContaminationSettings
 from dynamicrubric.data.sources import Reading, Source
@@ -38,6 +42,7 @@ class OverlapKind(StrEnum):
     """How a training row overlaps a benchmark row; the strongest first."""
 
     PROMPT_EQUAL = "prompt_equal"
+    PROMPT_REORDERED = "prompt_reordered"
     PROMPT_SENTENCE = "prompt_sentence"
     PROMPT_NGRAMS = "prompt_ngrams"
     PROMPT_INSIDE = "prompt_inside"
@@ -50,6 +55,12 @@ class OverlapKind(StrEnum):
         return self.value.startswith("prompt")
 
 
+_LABEL: Final = re.compile(
+    r"^[#* \t]*(?:instruction|input|question|prompt|human|user|assistant|response|answer|output)s?"
+    r"[* \t]*:",
+    re.IGNORECASE | re.MULTILINE,
+)
+"""What Alpaca's, PandaLM's and Nectar's templates write before a part."""
 _STRENGTH: Final = {kind: place for place, kind in enumerate(OverlapKind)}
 
 
@@ -85,18 +96,27 @@ class Overlap:
         return (_STRENGTH[self.kind], -self.of_benchmark)
 
 
-@dataclass
 class _Documents:
     """Texts of one sort (prompts, or responses) with the rows they are of."""
 
-    owners: list[int] = field(default_factory=list)
-    texts: list[list[str]] = field(default_factory=list)
-    equal: dict[bytes, list[int]] = field(default_factory=lambda: defaultdict(list))
+    def __init__(self) -> None:
+        self.owners: list[int] = []
+        self.equal: dict[bytes, list[int]] = defaultdict(list)
+        self._texts: list[list[str]] = []
+        self._groups: list[int] = []
+        self._group_of: dict[bytes, int] = {}
 
-    def add(self, owner: int, text: str) -> None:
+    def add(self, owner: int, own: list[str], key: str, group: bytes) -> None:
         self.owners.append(owner)
-        self.texts.append(words(text))
-        self.equal[text_hash(prompt_key(text))].append(owner)
+        self._texts.append(own)
+        self._groups.append(self._group_of.setdefault(group, len(self._group_of)))
+        self.equal[text_hash(key)].append(owner)
+
+    def index(self, n: int, max_groups: int) -> GramIndex:
+        """Return the index of the texts; their words are in it, as hashes, and no more here."""
+        index = GramIndex(self._texts, self._groups, n, max_groups)
+        self._texts, self._groups, self._group_of = [], [], {}
+        return index
 
 
 class Benchmarks:
@@ -107,22 +127,40 @@ class Benchmarks:
     ) -> None:
         self._settings = settings
         self.rows: list[BenchmarkRow] = []
-        prompts, responses = _Documents(), _Documents()
+        self._prompts, self._responses = _Documents(), _Documents()
+        self._reordered: dict[bytes, list[int]] = defaultdict(list)
         self._sentences: dict[bytes, list[int]] = defaultdict(list)
         for file, row in rows:
-            number = len(self.rows)
-            self.rows.append(BenchmarkRow(number, file, row.id, excerpt(row.prompts[0])))
-            for prompt in _distinctive(row.prompts, settings.min_sentence_words):
-                prompts.add(number, prompt)
-                if settings.min_sentence_words <= len(prompts.texts[-1]) < settings.prompt_ngram:
-                    self._sentences[text_hash(normalise(prompt))].append(number)
-            for response in row.responses if settings.responses else ():
-                if len(words(response)) >= settings.response_ngram:
-                    responses.add(number, response)
-        self._prompts, self._responses = prompts, responses
-        self._prompt_grams = GramIndex(prompts.texts, settings.prompt_ngram)
-        self._response_grams = GramIndex(responses.texts, settings.response_ngram)
-        prompts.texts, responses.texts = [], []  # the words are in the indices, as hashes
+            self._add(file, row)
+        most = settings.max_prompts_of_phrase
+        self._prompt_grams = self._prompts.index(settings.prompt_ngram, most)
+        self._response_grams = self._responses.index(settings.response_ngram, most)
+
+    def _add(self, file: str, row: TextRow) -> None:
+        one = self._settings
+        number = len(self.rows)
+        self.rows.append(BenchmarkRow(number, file, row.id, excerpt(row.prompts[0])))
+        for prompt in self._distinctive(row.prompts):
+            own = words(prompt)
+            self._prompts.add(number, own, prompt_key(prompt), text_hash(prompt_key(prompt)))
+            if len(own) >= one.min_sentence_words:
+                self._reordered[text_hash(" ".join(sorted(own)))].append(number)
+                if len(own) < one.prompt_ngram:
+                    self._sentences[text_hash(" ".join(own))].append(number)
+        group = text_hash(prompt_key(_unlabelled(row.prompts[0])))
+        for response in row.responses if one.responses else ():
+            own = words(response)
+            if len(own) >= one.response_ngram:
+                self._responses.add(number, own, " ".join(own), group)
+
+    def _distinctive(self, prompts: Sequence[str]) -> list[str]:
+        """Return the prompts of a row that mean something alone: not a turn like "go on"."""
+        bare = [_unlabelled(prompt) for prompt in prompts]
+        if len(bare) == 1:
+            return bare
+        return [
+            prompt for prompt in bare if len(words(prompt)) >= self._settings.min_sentence_words
+        ]
 
     @classmethod
     def read(
@@ -157,7 +195,7 @@ class Benchmarks:
     def overlaps(self, row: TextRow) -> list[Overlap]:
         """Return the benchmark rows that a training row overlaps, each once, in their order."""
         found: dict[int, Overlap] = {}
-        for prompt in _distinctive(row.prompts, self._settings.min_sentence_words):
+        for prompt in self._distinctive(row.prompts):
             self._match_prompt(prompt, found)
         if self._settings.responses:
             for response in row.responses:
@@ -168,6 +206,8 @@ class Benchmarks:
         for number in self._prompts.equal.get(text_hash(prompt_key(prompt)), ()):
             self._note(found, number, OverlapKind.PROMPT_EQUAL, 1.0, 1.0)
         own = words(prompt)
+        for number in self._reordered.get(text_hash(" ".join(sorted(own))), ()):
+            self._note(found, number, OverlapKind.PROMPT_REORDERED, 1.0, 1.0)
         for sentence in sentences(prompt) if self._sentences else ():
             for number in self._sentences.get(text_hash(sentence), ()):
                 share = (sentence.count(" ") + 1) / len(own)
@@ -204,11 +244,10 @@ class Benchmarks:
             found[number] = overlap
 
 
-def _distinctive(prompts: Sequence[str], min_words: int) -> list[str]:
-    """Return the prompts of a row that mean something alone: not a turn like "go on"."""
-    if len(prompts) == 1:
-        return list(prompts)
-    return [prompt for prompt in prompts if len(words(prompt)) >= min_words]
+def _unlabelled(prompt: str) -> str:
+    """Return a prompt without a template's labels; as it is if it is nothing but labels."""
+    bare = _LABEL.sub("", prompt)
+    return bare if bare.strip() else prompt
 
 
 def excerpt(text: str) -> str:

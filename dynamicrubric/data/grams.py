@@ -1,5 +1,8 @@
 """Word n-grams by hash, and an index of them that says how much of a document a text repeats.
 
+A gram that is in many documents is a phrase ("explain your reasoning step by step", the words of a
+refusal), so it is no evidence that a text is one of them: the index leaves it out.
+
 A gram is 16 bytes here (hash, document, position), so that a benchmark of a million words takes 16
 MB. Hashes have 64 bits: of a billion lookups in a million grams, none is expected to err twice at
 one place, and a chance hit is one gram, far below any threshold.
@@ -26,7 +29,8 @@ class Shared:
 
     Attributes:
         document: its place in the index.
-        of_document: share of the document's words that are in a gram that the text has too.
+        of_document: of the document's words in grams that are no phrases, the share that is in a
+            gram that the text has too.
         of_text: share of the text's words that are in a gram of the document.
     """
 
@@ -53,20 +57,37 @@ def gram_hashes(words: Sequence[str], n: int) -> Hashes:
 
 
 class GramIndex:
-    """The grams of some documents, in memory."""
+    """The grams of some documents, in memory.
 
-    def __init__(self, documents: Sequence[Sequence[str]], n: int) -> None:
+    Args:
+        documents: words of each.
+        groups: documents of one group may share what they like: a gram is a phrase if more groups
+            than `max_groups` have it.
+        n: words of a gram.
+        max_groups: as said.
+    """
+
+    def __init__(
+        self,
+        documents: Sequence[Sequence[str]],
+        groups: Sequence[int],
+        n: int,
+        max_groups: int,
+    ) -> None:
         self.n = n
-        self._lengths = [len(words) for words in documents]
         hashes = [gram_hashes(words, n) for words in documents]
         counts = [array.size for array in hashes]
         joined = np.concatenate(hashes) if hashes else np.empty(0, dtype=np.uint64)
-        order = np.argsort(joined, kind="stable")
         owners = np.repeat(np.arange(len(counts), dtype=np.int32), counts)
-        places = np.concatenate([np.arange(c, dtype=np.int32) for c in counts] or [np.empty(0)])
-        self._hashes = joined[order]
-        self._owners = owners[order]
-        self._places = places[order].astype(np.int32)
+        places = np.concatenate(
+            [np.arange(count, dtype=np.int32) for count in counts] or [np.empty(0, dtype=np.int32)]
+        )
+        group_of = np.asarray(groups, dtype=np.int64)[owners]
+        order = np.lexsort((owners, group_of, joined))
+        joined, owners, places = joined[order], owners[order], places[order]
+        rare = _num_groups(joined, group_of[order]) <= max_groups
+        self._hashes, self._owners, self._places = joined[rare], owners[rare], places[rare]
+        self._informative = _covered_by_owner(self._owners, self._places, n, len(counts))
 
     def shared(self, words: Sequence[str]) -> list[Shared]:
         """Return the documents that have a gram of a text, in the index's order."""
@@ -81,7 +102,7 @@ class GramIndex:
         return [
             Shared(
                 int(owner),
-                _covered(places[owners == owner], self.n) / self._lengths[owner],
+                _covered(places[owners == owner], self.n) / self._informative[owner],
                 _covered(here[owners == owner], self.n) / len(words),
             )
             for owner in np.unique(owners)
@@ -96,6 +117,28 @@ def repeated_share(words: Sequence[str], n: int) -> float:
     """
     grams = gram_hashes(words, n)
     return 1.0 - np.unique(grams).size / grams.size if grams.size else 0.0
+
+
+def _num_groups(hashes: Hashes, groups: Ints) -> Ints:
+    """Return for each gram how many groups have it; both are sorted by hash, then by group."""
+    if not hashes.size:
+        return np.empty(0, dtype=np.int64)
+    new_hash = np.r_[True, hashes[1:] != hashes[:-1]]
+    new_pair = new_hash | np.r_[True, groups[1:] != groups[:-1]]
+    which = np.cumsum(new_hash) - 1
+    return np.bincount(which, weights=new_pair).astype(np.int64)[which]
+
+
+def _covered_by_owner(
+    owners: NDArray[np.int32], places: NDArray[np.int32], n: int, count: int
+) -> Ints:
+    """Return for each document how many of its words are in one of its grams, shape (count,)."""
+    order = np.lexsort((places, owners))
+    owners, places = owners[order].astype(np.int64), places[order].astype(np.int64)
+    same = np.r_[owners[1:] == owners[:-1], np.zeros(min(1, owners.size), dtype=np.bool_)]
+    step = np.r_[np.diff(places), np.zeros(min(1, owners.size), dtype=np.int64)]
+    added = np.where(same, np.minimum(step, n), n)  # up to the next gram, or the whole last one
+    return np.bincount(owners, weights=added, minlength=count).astype(np.int64)
 
 
 def _covered(starts: Ints, n: int) -> int:

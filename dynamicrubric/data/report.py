@@ -92,10 +92,11 @@ class Report:
 
 {markdown_table(TABLE_HEADER, self.table.lines())}
 A training row counts once for each benchmark, under its strongest overlap: the prompt is equal
-after normalising; the benchmark's prompt is a sentence of it; {one.prompt_ngram}-word runs cover at
-least {one.min_share:.0%} of the benchmark's prompt; at least {one.min_share_of_training:.0%} of the
-training prompt lies inside the benchmark's; a response is equal; {one.response_ngram}-word runs
-cover at least {one.min_share:.0%} of a benchmark's response. Each pair of rows is in overlaps.csv.
+after normalising, or has the same words; the benchmark's prompt is a sentence of it;
+{one.prompt_ngram}-word runs cover at least {one.min_share:.0%} of the benchmark's prompt; at least
+{one.min_share_of_training:.0%} of the training prompt lies inside the benchmark's; a response is
+equal; {one.response_ngram}-word runs cover at least {one.min_share:.0%} of a benchmark's response.
+Each pair of rows is in overlaps.csv.
 
 ## Repeats inside the files
 

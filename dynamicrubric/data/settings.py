@@ -51,6 +51,9 @@ class ContaminationSettings(Section):
     """The same for responses, which are longer and full of phrases that everybody uses."""
     min_share: Annotated[float, Field(gt=0.0, le=1.0)] = 0.5
     """Share of the benchmark text's words that lie in such runs (Tulu 3: half)."""
+    max_prompts_of_phrase: Annotated[int, Field(ge=1, le=1000)] = 4
+    """A run that is in the texts of more different benchmark prompts is a phrase, and not counted:
+    "explain your reasoning step by step", the words of a refusal."""
     min_share_of_training: Annotated[float, Field(gt=0.0, le=1.0)] = 0.9
     """The other way round: so much of a training prompt lies within a benchmark's longer one, which
     puts a system prompt or an article around it."""
