@@ -14,6 +14,7 @@ from typing import Any
 from dynamicrubric.commit import git_commit
 from dynamicrubric.data.overlaps import TABLE_HEADER, OverlapTable, markdown_table
 from dynamicrubric.data.settings import DataSettings
+from dynamicrubric.data.splits import Split
 from dynamicrubric.data.tally import Lengths, SplitTally, Tally
 from dynamicrubric.durable import naming
 
@@ -105,7 +106,7 @@ cover at least {one.min_share:.0%} of the benchmark's prompt{also}. {table.total
 
 
 def _splits(tally: Tally, settings: DataSettings) -> str:
-    names = ("train", "heldout")
+    names: tuple[Split, ...] = ("train", "heldout")
     rows = [("rows", *(str(tally.kept[name].rows) for name in names))]
     rows.append(("lists with ties", *(str(tally.kept[name].tied) for name in names)))
     rows.append(("several turns", *(str(_several(tally.kept[name])) for name in names)))

@@ -2,8 +2,8 @@ r"""What makes two texts the same text: letters and digits count, dressing does 
 
 Case, white space, punctuation, Unicode forms (full width, ligatures, soft hyphens) and Markdown
 marks are dressing. What changes a question is kept: signs between operands ("3 - 2" is not
-"3 + 2"), currency signs and emoji, the signs of "C++" and "C#", vowel signs of Indic scripts. CJK
-characters are words of their own, since their texts have no spaces.
+"3 + 2"), currency signs and emoji, the signs of "C++", "C#" and "10%", vowel signs of Indic
+scripts. CJK characters are words of their own, since their texts have no spaces.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _BETWEEN_OPERANDS: Final = re.compile(
     r"(?<=\w)[ \t]*[+=<>\xd7\xf7\xb1\u2264\u2265\u2260][ \t]*(?=\w)"
     r"|(?<=[0-9])[ \t]*[-*/^%][ \t]*(?=[0-9])"
 )
-_OF_A_NAME: Final = re.compile(r"(?<=\w)(?:\+\+|#)(?!\w)")
+_OF_A_WORD: Final = re.compile(r"(?<=\w)(?:\+\+|#)(?!\w)|(?<=[0-9])[ \t]*%")
 
 
 def words(text: str) -> list[str]:
@@ -45,7 +45,7 @@ def normalise(text: str) -> str:
     """
     folded = _folded(text)
     folded = _BETWEEN_OPERANDS.sub(_set_apart, folded)
-    folded = _OF_A_NAME.sub(_keep, folded)
+    folded = _OF_A_WORD.sub(_keep, folded)
     return " ".join(folded.translate(_SWEEP).split()).translate(_SIGNS)
 
 
@@ -106,4 +106,4 @@ def _set_apart(match: re.Match[str]) -> str:
 
 
 def _keep(match: re.Match[str]) -> str:
-    return match.group().translate(_STAND_INS)
+    return match.group().strip().translate(_STAND_INS)

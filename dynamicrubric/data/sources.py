@@ -134,15 +134,15 @@ class Source:
 
     def _format(self, head: list[object]) -> Format:
         objects = [row for row in head if isinstance(row, Mapping)]
-        shape = next(filter(None, map(format_of, objects)), None)
-        if shape is None:
+        shapes: list[Format] = [shape for row in objects if (shape := format_of(row))]
+        if not shapes:
             fields = ", ".join(sorted(map(str, objects[0]))[:12]) if objects else ""
             raise UserError(
                 doing=f"reading {self.name}: unknown format",
                 got=f"the fields {fields}" if objects else f"a {type(head[0]).__name__}",
                 expected="prompt and answers (Nectar), or prompt, responses and ranking or tiers",
             )
-        return shape
+        return shapes[0]
 
 
 def open_sources(names: list[str], license_name: str) -> list[Source]:

@@ -12,6 +12,7 @@ from dynamicrubric.data.splits import Split
 MAX_NAMES: Final = 50
 """Sources or licences that are counted by name; a file may give every row one of its own."""
 OTHER: Final = "others"
+STAGES: Final = ("unreadable", "filtered", "contaminated", "repeated")
 
 
 @dataclass
@@ -160,9 +161,6 @@ class Tally:
                 left -= count
                 lines.append((stage, reason, count, left))
         return lines
-
-
-STAGES: Final = ("unreadable", "filtered", "contaminated", "repeated")
 
 
 def _named(counts: Counter[str], name: str) -> None:
