@@ -64,10 +64,9 @@ Prompts with ranked responses, to train rubric generators and policies on.
 
 
 def _sources(tally: Tally, identity: Mapping[str, Any]) -> str:
-    hashes = {one["name"]: one.get("sha256", "")[:16] for one in identity["sources"]}
     read = [
-        (Path(name).name, str(count), hashes.get(Path(name).name, "") or "not a file")
-        for name, count in tally.read.items()
+        (one["name"], str(count), one.get("sha256", "not a file")[:16])
+        for one, count in zip(identity["sources"], tally.read.values(), strict=True)
     ]
     both = list(tally.kept.values())
     sources = sum((one.sources for one in both), Counter[str]())

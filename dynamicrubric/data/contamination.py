@@ -194,6 +194,8 @@ class Benchmarks:
 
     def overlaps(self, row: TextRow) -> list[Overlap]:
         """Return the benchmark rows that a training row overlaps, each once, in their order."""
+        if not self.rows:
+            return []
         found: dict[int, Overlap] = {}
         for prompt in self._distinctive(row.prompts):
             self._match_prompt(prompt, found)

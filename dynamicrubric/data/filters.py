@@ -14,7 +14,7 @@ from enum import StrEnum
 from typing import Final
 
 from dynamicrubric.data.grams import repeated_share
-from dynamicrubric.data.normalise import normalise, words
+from dynamicrubric.data.normalise import words
 from dynamicrubric.data.rows import AnchorRow
 from dynamicrubric.data.settings import FilterSettings
 
@@ -85,9 +85,8 @@ def filter_of(row: AnchorRow, settings: FilterSettings) -> FilterName | None:
 
 def _has_equal(row: AnchorRow, *, in_one_tier: bool) -> bool:
     seen: dict[str, int] = {}
-    for text, tier in zip(row.responses, row.tier_of, strict=True):
-        known = seen.setdefault(normalise(text) or text.strip(), tier)
-        # Best first, so the first tier a text was seen in is its best one.
+    for key, tier in zip(row.response_keys, row.tier_of, strict=True):
+        known = seen.setdefault(key, tier)
         if known != tier and not in_one_tier:
             return True
     return in_one_tier and len(seen) < len(row.responses)

@@ -76,9 +76,9 @@ class GramIndex:
     ) -> None:
         self.n = n
         hashes = [gram_hashes(words, n) for words in documents]
-        counts = [array.size for array in hashes]
+        counts = np.array([array.size for array in hashes], dtype=np.int64)
         joined = np.concatenate(hashes) if hashes else np.empty(0, dtype=np.uint64)
-        owners = np.repeat(np.arange(len(counts), dtype=np.int32), counts)
+        owners = np.repeat(np.arange(counts.size, dtype=np.int32), counts)
         places = np.concatenate(
             [np.arange(count, dtype=np.int32) for count in counts] or [np.empty(0, dtype=np.int32)]
         )
@@ -87,7 +87,7 @@ class GramIndex:
         joined, owners, places = joined[order], owners[order], places[order]
         rare = _num_groups(joined, group_of[order]) <= max_groups
         self._hashes, self._owners, self._places = joined[rare], owners[rare], places[rare]
-        self._informative = _covered_by_owner(self._owners, self._places, n, len(counts))
+        self._informative = _covered_by_owner(self._owners, self._places, n, counts.size)
 
     def shared(self, words: Sequence[str]) -> list[Shared]:
         """Return the documents that have a gram of a text, in the index's order."""

@@ -13,7 +13,7 @@ from hashlib import blake2b
 from itertools import combinations
 from typing import Final
 
-from dynamicrubric.data.normalise import normalise, prompt_key
+from dynamicrubric.data.normalise import prompt_key
 
 HASH_BYTES: Final = 16
 """Of prompt and content hashes: 128 bits, so that two of a billion rows never meet by chance."""
@@ -103,6 +103,11 @@ class AnchorRow:
         return tuple(tier for tier, size in enumerate(self.tiers) for _ in range(size))
 
     @cached_property
+    def response_keys(self) -> tuple[str, ...]:
+        """What identifies each response; equal for texts that differ in dressing alone."""
+        return tuple(prompt_key(text) for text in self.responses)
+
+    @cached_property
     def prompt_hash(self) -> bytes:
         """Hash of the normalised prompt, `HASH_BYTES` long: what makes two rows duplicates."""
         return text_hash(prompt_key(self.prompt))
@@ -117,7 +122,7 @@ class AnchorRow:
 
         Responses are known by the hash of their normalised text; of equal ones there is no order.
         """
-        hashes = [text_hash(normalise(text)) for text in self.responses]
+        hashes = [text_hash(key) for key in self.response_keys]
         found: dict[tuple[bytes, bytes], int] = {}
         for first, second in combinations(range(len(hashes)), 2):
             better, worse = hashes[first], hashes[second]

@@ -161,7 +161,7 @@ def open_sources(names: list[str], license_name: str) -> list[Source]:
             found.append(_hub_source(name, license_name))
         else:
             found += [_file_source(path, license_name) for path in _files(Path(name))]
-    return found
+    return list({source.name: source for source in found}.values())  # named twice, read once
 
 
 def _counted(
@@ -178,7 +178,12 @@ def _counted(
 
 def _files(path: Path) -> list[Path]:
     if path.is_dir():
-        found = sorted(file for file in path.rglob("*") if file.suffix in SUFFIXES)
+        found = sorted(
+            file
+            for file in path.rglob("*")
+            if file.suffix in SUFFIXES
+            and not any(part.startswith(".") for part in file.relative_to(path).parts)
+        )
         if not found:
             raise UserError(
                 doing=f"reading {path}",

@@ -44,7 +44,7 @@ def anchor() -> Callable[..., dict[str, Any]]:
 
 def anchor_fields(number: int) -> dict[str, Any]:
     responses = [
-        f"Answer {place} of {number}: a paragraph that says thing {number * 31 + place} in full."
+        f"Answer {place} of {number}: a paragraph that says{' so' * place} thing {number} in full."
         for place in range(7)
     ]
     return {
@@ -67,11 +67,11 @@ def nectar() -> Callable[..., dict[str, Any]]:
         said = turns or (f"Please write a paragraph about subject number {number}, if you can.",)
         speakers = ("Human", "Assistant")
         prompt = "".join(f"\n\n{speakers[n % 2]}: {text}" for n, text in enumerate(said))
+        text = "Paragraph {} on {}, which is quite long enough to be called one."
         answers = [
-            {"answer": f"Paragraph {rank} on {number}, long enough to be one.", "model": "gpt-4",
-             "rank": float(rank)}
+            {"answer": text.format(rank, number), "model": "gpt-4", "rank": float(rank)}
             for rank in ranks
-        ]  # fmt: skip
+        ]
         return {
             "prompt": prompt + "\n\nAssistant: ",
             "answers": answers,
