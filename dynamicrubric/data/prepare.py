@@ -115,9 +115,12 @@ def prepare(
 
 
 def counts(tally: Tally) -> dict[str, Any]:
-    """Return the counts of a preparation as JSON holds them."""
+    """Return the counts of a preparation as JSON holds them; files by the last part of a path."""
+    read: Counter[str] = Counter()
+    for name, number in tally.read.items():
+        read[name if name.startswith(HUB) else Path(name).name] += number
     return {
-        "read": dict(sorted(tally.read.items())),
+        "read": dict(sorted(read.items())),
         "removed": {stage: dict(sorted(kinds.items())) for stage, kinds in tally.removed.items()},
         "kept": {split: held.rows for split, held in tally.kept.items()},
     }

@@ -13,7 +13,7 @@ import os
 import platform
 import shutil
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Final
@@ -39,12 +39,16 @@ def staged_folder(out: Path) -> Iterator[Path]:
     _check_replaceable(out)
     folder = out.with_name(f".{out.name}.publishing")
     shutil.rmtree(folder, ignore_errors=True)
+    made_here = [parent for parent in folder.parents if not parent.exists()]
     folder.mkdir(parents=True)
     try:
         with naming(folder):
             yield folder
     finally:
         shutil.rmtree(folder, ignore_errors=True)
+        for parent in made_here:
+            with suppress(OSError):  # not empty: that is where the set is now
+                parent.rmdir()
 
 
 def publish(staged: Path, out: Path, identity: Mapping[str, Any], seconds: float) -> dict[str, Any]:

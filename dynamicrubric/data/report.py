@@ -7,6 +7,7 @@ twice (once for what repeats in them).
 from __future__ import annotations
 
 import csv
+import shutil
 import tempfile
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -181,11 +182,14 @@ def _folder(out: Path | None) -> Iterator[Path | None]:
     if out is None:
         yield None
         return
-    out.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(dir=out, prefix=".writing-") as scratch:
+    with tempfile.TemporaryDirectory() as scratch:
         yield Path(scratch)
-        for name in _FILES:
-            (Path(scratch) / name).replace(out / name)
+        with naming(out):
+            out.mkdir(parents=True, exist_ok=True)
+            for name in _FILES:
+                whole = out / f".{name}.tmp"
+                shutil.copyfile(Path(scratch) / name, whole)
+                whole.replace(out / name)
 
 
 @contextmanager

@@ -57,9 +57,16 @@ def test_data_contamination_check_exits_one_on_an_overlap_only(files: Path) -> N
     ("arguments", "said"),
     [
         (["prepare", "absent.jsonl", "--out", "out"], "absent.jsonl: got no such file"),
-        (["prepare", "bad.jsonl", "--out", "out"], "bad.jsonl: got not JSON at line 1"),
+        (
+            ["prepare", "rows.jsonl", "bad.jsonl", "--out", "new/out"],
+            "bad.jsonl: got not JSON at line 1",
+        ),
         (["prepare", "rows.jsonl", "--out", "out", "--settings", "s.yaml"], "filters.min_respons"),
         (["contamination", "rows.jsonl", "--out", "out"], "--against"),
+        (
+            ["contamination", "bad.jsonl", "--against", "rows.jsonl", "--out", "out"],
+            "bad.jsonl: got not JSON at line 1",
+        ),
     ],
 )
 def test_data_bad_input_is_a_sentence_and_nothing_is_written(
