@@ -126,8 +126,8 @@ def _num_groups(hashes: Hashes, groups: Ints) -> Ints:
     new_hash = np.r_[True, hashes[1:] != hashes[:-1]]
     new_pair = new_hash | np.r_[True, groups[1:] != groups[:-1]]
     which = np.cumsum(new_hash) - 1
-    counts: Ints = np.bincount(which, weights=new_pair).astype(np.int64)
-    return counts[which]
+    counts: Ints = np.bincount(which, weights=new_pair).astype(np.int64)[which]
+    return counts
 
 
 def _covered_by_owner(
