@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+from pydantic import ValidationError
+
 from dynamicrubric.errors import UserError
 
 if TYPE_CHECKING:
     from prefect.client.schemas.actions import DeploymentScheduleCreate
 
+NUM_FIELDS: Final = 5
 _EXAMPLE: Final = "--cron '0 2 * * *' --timezone Europe/Berlin"
 
 
@@ -42,11 +45,14 @@ def wanted_schedule(
 
     zone = timezone or "UTC"
     try:
+        if len(cron.split()) != NUM_FIELDS:  # a sixth would be seconds, "@daily" has no minute
+            raise ValueError(f"{len(cron.split())} fields")
         schedule = CronSchedule(cron=cron, timezone=zone)
     except ValueError as error:
+        said = error.errors()[0]["msg"] if isinstance(error, ValidationError) else str(error)
         raise UserError(
             doing="reading the schedule",
-            got=f"{cron!r} in {zone!r} ({' '.join(str(error).split())})",
+            got=f"{cron!r} in {zone!r} ({said.removeprefix('Value error, ')})",
             expected="five fields (minute, hour, day, month, weekday) and a time zone",
             remedy=f"for two o'clock each night: {_EXAMPLE}",
         ) from None

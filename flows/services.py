@@ -251,9 +251,14 @@ def signal_group(leader: int, number: signal.Signals) -> None:
 def _await_health(address: str, server: subprocess.Popen[bytes], log: Path) -> None:
     deadline = time.monotonic() + START_SECONDS
     while not _is_healthy(address):
-        if server.poll() is not None or time.monotonic() > deadline:
-            tail = " | ".join(last_lines(log, 3))
-            raise InstrumentError(f"the Prefect server did not start; {log} ends with: {tail}")
+        ended = server.poll() is not None
+        if ended or time.monotonic() > deadline:
+            how = "ended at once" if ended else f"gave no answer in {START_SECONDS:.0f} s"
+            tail = " | ".join(last_lines(log, 3)) or "nothing"
+            raise InstrumentError(
+                f"starting the Prefect server: it {how}; {log} ends with: {tail}. Run the same "
+                "command again, when the machine is less busy if it is"
+            )
         time.sleep(0.2)
 
 

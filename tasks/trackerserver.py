@@ -23,8 +23,24 @@ ENVIRONMENT: Final[Mapping[str, str]] = {
 
 
 def default_uri(root: Path) -> str:
-    """Return where runs go: MLFLOW_TRACKING_URI, or a SQLite file in the project's work folder."""
-    return os.environ.get("MLFLOW_TRACKING_URI") or own_uri(root)
+    """Return where runs go: MLFLOW_TRACKING_URI, or a SQLite file in the project's work folder.
+
+    Raises:
+        UserError: the variable is no address.
+    """
+    given = os.environ.get("MLFLOW_TRACKING_URI")
+    if not given:
+        return own_uri(root)
+    try:
+        urlsplit(given)
+    except ValueError as error:
+        raise UserError(
+            doing="reading MLFLOW_TRACKING_URI",
+            got=f"an address that cannot be read ({error})",
+            expected="an address such as http://127.0.0.1:5000",
+            remedy="mend it, or unset it for the project's own store",
+        ) from None
+    return given
 
 
 def tracker_page(root: Path) -> str | None:

@@ -292,4 +292,6 @@ def _trouble() -> tuple[type[Exception], ...]:
     from mlflow.exceptions import MlflowException
     from sqlalchemy.exc import SQLAlchemyError
 
-    return (MlflowException, SQLAlchemyError, CommandError, sqlite3.Error, OSError, UserError)
+    ours = (sqlite3.Error, OSError, UserError)
+    # ImportError: the address names a database whose driver is not installed.
+    return (MlflowException, SQLAlchemyError, CommandError, ImportError, *ours)

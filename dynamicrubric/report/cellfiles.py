@@ -156,10 +156,11 @@ def checked_file(path: Path, record: Mapping[str, Any] | None) -> Path:
         UserError: the record does not name it, or its bytes are not those recorded.
     """
     facts = record["files"].get(path.name) if record else None
-    expected = "a file that its record names" if facts is None else str(facts["sha256"])
     got = _sha256(path)
-    if facts is None or got != facts["sha256"]:
-        raise UserError(doing=f"reading {path}", got=got, expected=expected, remedy=REMEDY)
+    if facts is None:
+        raise _fault(path, "a file of no record", "one that its record names")
+    if got != facts["sha256"]:
+        raise _fault(path, f"bytes with SHA-256 {got[:16]}...", f"{facts['sha256'][:16]}...")
     return path
 
 
@@ -182,13 +183,27 @@ def check_rubric_figures(path: Path, found: Mapping[str, Measured], set_size: in
 
 
 def find_artefacts(root: Path, cell: Cell) -> CellFiles | None:
-    """Return what the cell's folder holds, of whichever plan; None if it has no evaluation."""
+    """Return what the cell's folder holds, of whichever plan; None if it has no evaluation.
+
+    Raises:
+        UserError: one of its records is none.
+    """
     folder = root / cell.directory
     records = {
-        path.parent.name: json.loads(path.read_text(encoding="utf-8"))
+        path.parent.name: _record(path)
         for path in sorted(folder.glob("[!.]*/record.json"))  # a dot: half published
     }
     return CellFiles(cell, folder, records) if EVALUATION in records else None
+
+
+def _record(path: Path) -> Mapping[str, Any]:
+    try:
+        found = json.loads(path.read_text(encoding="utf-8"))
+    except ValueError as error:
+        raise _fault(path, f"no JSON ({error})", "an artefact's record") from None
+    if not isinstance(found, dict) or not found.keys() >= {"content_hash", "files", "provenance"}:
+        raise _fault(path, "JSON of something else", "an artefact's record")
+    return found
 
 
 def find_cell(root: Path, cell: Cell) -> CellFiles | None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal, TypeVar
+from typing import Final, Literal, TypeVar
 
 from dynamicrubric.errors import UserError
 from dynamicrubric.plan import Plan
@@ -31,6 +31,17 @@ class Fault:
     missing: bool
     reason: str
     kind: Literal["cell", "grid"] = "cell"
+
+
+NOT_WHAT_WAS_WRITTEN: Final = (OSError, ValueError, KeyError, TypeError, AttributeError)
+"""What reading a file raises that is no parquet, no JSON, or JSON of another shape."""
+
+
+def reason_of(error: Exception) -> str:
+    """Return in one phrase which file is wrong and how."""
+    if isinstance(error, UserError):
+        return f"{error.doing}: got {error.got}; expected {error.expected}"
+    return f"{type(error).__name__}: {error}"
 
 
 def counted(faults: Sequence[Fault]) -> str:
@@ -79,11 +90,11 @@ def attempt(plan: Plan, root: Path, key: str, read: Callable[[CellFiles], T]) ->
     cell, arms = plan.cell(key), plan.arms_of(key)
     try:
         there = find_artefacts(root, cell) is not None
-    except (OSError, ValueError) as error:
-        return Fault(key, arms, False, f"a record that cannot be read: {error}")
+    except NOT_WHAT_WAS_WRITTEN as error:
+        return Fault(key, arms, False, f"a record that cannot be read: {reason_of(error)}")
     try:
         return read(load_cell(root, cell))
     except UserError as error:
-        return Fault(key, arms, not there, f"{error.got}; expected {error.expected}")
-    except (OSError, ValueError, KeyError) as error:  # a file that is no parquet or JSON
-        return Fault(key, arms, False, f"{type(error).__name__}: {error}")
+        return Fault(key, arms, not there, reason_of(error))
+    except NOT_WHAT_WAS_WRITTEN as error:
+        return Fault(key, arms, False, reason_of(error))

@@ -32,7 +32,7 @@ from dynamicrubric.report.cellfiles import (
     checked_file,
 )
 from dynamicrubric.report.differences import ArmValues, check_figure
-from dynamicrubric.report.faults import Fault
+from dynamicrubric.report.faults import NOT_WHAT_WAS_WRITTEN, Fault, reason_of
 from dynamicrubric.stats import MIN_SEEDS, prompt_means
 from dynamicrubric.types import mean_of
 
@@ -138,10 +138,8 @@ def _fault_of(grid: PlannedGrid, root: Path, without: Collection[str]) -> str:
             return "no grid, or one of other generators or responses"
         table = GridTable(_rows(grid, root), (grid.seed,))
         _values(grid, root, table, GAP)
-    except UserError as error:
-        return f"{error.got}; expected {error.expected}"
-    except (OSError, ValueError, KeyError, TypeError) as error:  # no parquet, no JSON, no figures
-        return f"{type(error).__name__}: {error}"
+    except NOT_WHAT_WAS_WRITTEN as error:  # a UserError too
+        return reason_of(error)
     return ""
 
 
@@ -255,7 +253,7 @@ def _read_record(folder: Path) -> Mapping[str, Any] | None:
     """Return an artefact's record; None if there is none, or one that cannot be read."""
     try:
         found = json.loads((folder / RECORD_FILE).read_text(encoding="utf-8"))
-    except (FileNotFoundError, ValueError):
+    except (OSError, ValueError):
         return None
     return found if isinstance(found, dict) and found.keys() >= _RECORD_KEYS else None
 

@@ -206,6 +206,8 @@ def test_registering_again_keeps_the_schedule_and_its_switch(study: Study, clien
     ("wanted", "said"),
     [
         ({"cron": "at night"}, "five fields"),
+        ({"cron": "0 2 * * * *"}, r"\(6 fields\).*five fields"),  # the sixth would be seconds
+        ({"cron": "@daily"}, r"\(1 fields\).*five fields"),
         ({"cron": "0 2 * * *", "timezone": "Nowhere/City"}, "time zone"),
         ({"timezone": "Europe/Berlin"}, "--timezone without --cron"),
         ({"timezone": "UTC", "paused": True}, "--timezone and --paused without --cron"),

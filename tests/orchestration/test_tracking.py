@@ -224,6 +224,23 @@ def test_ship_study_fills_in_what_a_tracker_that_was_away_has_missed(study, monk
     assert len(open_store(study.root).find(kind="round", arm="stale", round=2)) == 1
 
 
+@pytest.mark.parametrize(
+    ("uri", "said"),
+    [
+        ("http://[bad", "reading MLFLOW_TRACKING_URI: got an address that cannot be read"),
+        ("postgresql://user:word@127.0.0.1:9/runs", "psycopg"),
+    ],
+)
+def test_prepare_store_at_an_address_that_cannot_be_used_stops_nothing(
+    study, monkeypatch, uri, said
+):
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", uri)
+    outcome = prepare_store(study.root)
+    assert not outcome.ok
+    assert said in outcome.reason
+    assert "word" not in outcome.reason
+
+
 def test_prepare_store_of_a_file_that_is_no_database_says_so_soon(study, monkeypatch):
     path = study.root / "work/mlflow/mlflow.db"
     path.write_bytes(b"not a database, " * 100)

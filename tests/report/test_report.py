@@ -292,6 +292,32 @@ def test_unfinished_study_is_refused_with_every_missing_and_damaged_cell(tmp_pat
     assert not (study.root / "results").exists()
 
 
+def _one_byte(path):
+    content = bytearray(path.read_bytes())
+    content[len(content) // 2] ^= 1
+    return bytes(content)
+
+
+@pytest.mark.parametrize(
+    ("name", "harm", "said"),
+    [
+        ("evaluation/record.json", lambda path: b"null", "expected an artefact's record"),
+        ("policy/record.json", lambda path: b"{", "policy/record.json: got no JSON"),
+        ("evaluation/metrics.json", _one_byte, "metrics.json: got bytes with SHA-256"),
+        ("evaluation/rubrics.parquet", _one_byte, "rubrics.parquet: got bytes with SHA-256"),
+    ],
+)
+def test_damaged_file_of_a_cell_is_named_with_what_is_wrong(tmp_path_factory, name, harm, said):
+    study = _study(tmp_path_factory, rounds=1)
+    path = study.root / "data/runs/coevolved-s1-r1" / name
+    content = harm(path)
+    path.unlink()  # it is read-only, and a link to the step's own
+    path.write_bytes(content)
+    with pytest.raises(UserError, match=r"coevolved-s1-r1 \(") as error:
+        written(study, study.root / "results")
+    assert said in str(error.value)
+
+
 def test_partial_report_draws_the_rest_and_is_marked_everywhere(tmp_path_factory):
     study = _study(tmp_path_factory, rounds=2)
     missing, damaged = _break(study)
