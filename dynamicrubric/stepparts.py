@@ -6,25 +6,21 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from dynamicrubric.engines.programmatic import ProgrammaticVerifier
 from dynamicrubric.plan import (
     CellRecipe,
     EvaluationSettings,
     GeneratorTraining,
     PolicyTraining,
 )
-from dynamicrubric.prompts.frames import generator_prompt, policy_prompt
 from dynamicrubric.rubrics import render_rubric
 from dynamicrubric.seeds import derive_seed
+from dynamicrubric.worlds.base import World
 from dynamicrubric.worlds.noise import noisy_anchors
-from dynamicrubric.worlds.postcards.criteria import check, true_quality
-from dynamicrubric.worlds.postcards.prompts import prompt_by_id
-from dynamicrubric.worlds.postcards.rules import rules
 from dynamicrubric.worlds.prepared import PreparedData, Split
 
 if TYPE_CHECKING:
     from dynamicrubric.engines.transformers import TransformersEngine
-    from dynamicrubric.evaluation import SampledSet
+    from dynamicrubric.evaluation import Quality, SampledSet
     from dynamicrubric.evaluators.judging import Judging, ResponseSet
     from dynamicrubric.evaluators.writers import DynamicWriter, RubricWriter
     from dynamicrubric.training.generator import GeneratorRollout
@@ -49,15 +45,16 @@ def policy_rollout(
     if cell.rubrics.evaluator == "oracle":
         return OracleRollout(
             prompts=prompts,
-            quality=quality_of,
+            quality=known_quality(prepared.world),
+            lowest=lowest_quality(prepared.world),
             sampling=cell.policy_sampling,
             seed_name=seed_name,
             cell_hash=cell_hash,
         )
     return PolicyRollout(
         prompts=prompts,
-        writer=writer_of(cell, generator_dir),
-        judging=judging_of(cell, training),
+        writer=writer_of(cell, generator_dir, prepared.world),
+        judging=judging_of(cell, training, prepared.world),
         sampling=cell.policy_sampling,
         seed_name=seed_name,
         cell_hash=cell_hash,
@@ -90,18 +87,21 @@ def grpo_settings(
 
 
 def judging_of(
-    cell: CellRecipe, limits: GeneratorTraining | PolicyTraining | EvaluationSettings
+    cell: CellRecipe,
+    limits: GeneratorTraining | PolicyTraining | EvaluationSettings,
+    world: World,
 ) -> Judging:
     """Return how the cell's rubrics are read and applied in one of its phases.
 
     Args:
         cell: the cell, with its verifier's error and failure rates.
         limits: the phase, whose limit on invalid rubrics holds.
+        world: whose verifier judges.
     """
     from dynamicrubric.evaluators.judging import Judging
 
     return Judging(
-        verifier=ProgrammaticVerifier(check, cell.verifier.error_rate, cell.verifier.failure_rate),
+        verifier=world.verifier(cell.verifier),
         min_items=cell.rubrics.min_items,
         max_items=cell.rubrics.max_items,
         max_invalid_rate=limits.max_invalid_rate,
@@ -110,9 +110,22 @@ def judging_of(
     )
 
 
-def quality_of(prompt_id: str, text: str) -> float:
-    """Return the true quality of a response, in [-1, 1]."""
-    return true_quality(prompt_by_id(prompt_id), text)
+def known_quality(world: World) -> Quality:
+    """Return the true quality of (prompt id, response), in [-1, 1]."""
+
+    def quality(prompt_id: str, text: str) -> float:
+        known = world.true_quality(prompt_id, text)
+        assert known is not None, f"nobody knows true quality in the world {world.name}"
+        return known
+
+    return quality
+
+
+def lowest_quality(world: World) -> float:
+    """Return the least true quality there is."""
+    lowest = world.lowest_quality
+    assert lowest is not None, f"nobody knows true quality in the world {world.name}"
+    return lowest
 
 
 def anchors_of(cell: CellRecipe, prepared: PreparedData) -> dict[str, tuple[str, ...]]:
@@ -140,7 +153,7 @@ def sample_sets(
     names = [(key, index) for key in prepared.prompts[split] for index in range(sets_per_prompt)]
     requests = [
         GenerateRequest(
-            policy_prompt(engine.tokenizer, prepared.prompts[split][key]),
+            engine.tokenizer.policy_prompt(prepared.prompts[split][key]),
             derive_seed(*seed_name, key, index, sample),
         )
         for key, index in names
@@ -211,22 +224,22 @@ def dynamic_writer(cell: CellRecipe, generator_dir: Path) -> DynamicWriter:
     engine = TransformersEngine.load(generator_dir)
     return DynamicWriter(
         engine,
-        lambda prompt, responses: generator_prompt(engine.tokenizer, prompt, responses),
+        engine.tokenizer.generator_prompt,
         cell.rubrics.sampling,
     )
 
 
 def writer_of(
-    cell: CellRecipe, generator_dir: Path, prompts: Mapping[str, str] | None = None
+    cell: CellRecipe, generator_dir: Path, world: World, prompts: Mapping[str, str] | None = None
 ) -> RubricWriter:
-    """Return the evaluator's rubric writer.
+    """Return the evaluator's rubric writer; hand-written rules are the world's.
 
     Round 0 of a static evaluator has no kept rubrics yet: they are written here, for `prompts`.
     """
     from dynamicrubric.evaluators.writers import FixedWriter, KeptWriter
 
     if cell.rubrics.evaluator == "rule_based":
-        return FixedWriter(render_rubric(rules(cell.rubrics.max_items)))
+        return FixedWriter(render_rubric(world.rules(cell.rubrics.max_items)))
     if cell.rubrics.evaluator == "dynamic":
         return dynamic_writer(cell, generator_dir)
     if cell.round > 0:

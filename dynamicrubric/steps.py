@@ -12,7 +12,6 @@ from typing import Any, Literal
 
 from dynamicrubric.config import BackboneConfig, SupervisedConfig, WorldConfig
 from dynamicrubric.plan import parse_recipe
-from dynamicrubric.prompts.frames import policy_prompt
 from dynamicrubric.seeds import derive_seed
 from dynamicrubric.stepparts import (
     anchors_of,
@@ -20,15 +19,15 @@ from dynamicrubric.stepparts import (
     grpo_settings,
     judging_of,
     keep_rubrics,
+    known_quality,
     policy_rollout,
-    quality_of,
     sample_sets,
     training_sets,
     write_sets,
     writer_of,
 )
-from dynamicrubric.worlds.postcards.criteria import names
-from dynamicrubric.worlds.prepared import load_prepared, read_jsonl
+from dynamicrubric.worlds.base import POSTCARDS, world_named
+from dynamicrubric.worlds.prepared import load_prepared
 
 Role = Literal["policy", "generator"]
 
@@ -43,8 +42,8 @@ def prepare(
     out_dir: str,
 ) -> None:
     """Write the world's data and train its tokenizer."""
-    from dynamicrubric.engines.tokenizer import train_tokenizer
     from dynamicrubric.worlds.postcards.prepare import write_world
+    from dynamicrubric.worlds.postcards.tokens import save_tokenizer
 
     out = Path(out_dir)
     write_world(
@@ -53,11 +52,7 @@ def prepare(
         (min_rubric_items, max_rubric_items),
         out,
     )
-    texts: list[str] = []
-    for row in read_jsonl(out / "sft_generator.jsonl"):
-        texts += [row["prompt"], *row["responses"], row["rubric"]]
-    texts += [row["response"] for row in read_jsonl(out / "sft_policy.jsonl")]
-    train_tokenizer(texts, vocab_size, names()).save_pretrained(str(out / "tokenizer"))
+    save_tokenizer(out, vocab_size)
 
 
 def warm_start(
@@ -129,7 +124,7 @@ def train_generator(
         rollout = GeneratorRollout(
             sets=sets,
             anchors=anchors_of(cell, prepared),
-            judging=judging_of(cell, training),
+            judging=judging_of(cell, training, prepared.world),
             sees_responses=cell.rubrics.evaluator == "dynamic",
             sampling=cell.rubrics.sampling,
             seed_name=(cell.seed, cell.round, "train_generator"),
@@ -222,7 +217,7 @@ def evaluate_round(
         engine, prepared, "heldout", cell, cell.evaluation.sets_per_prompt, seed_name
     )
     prompts = [
-        policy_prompt(engine.tokenizer, s.responses.prompt) for s in sets for _ in s.generations
+        engine.tokenizer.policy_prompt(s.responses.prompt) for s in sets for _ in s.generations
     ]
     completions = [g.token_ids for s in sets for g in s.generations]
     pad_id = engine.tokenizer.pad_id
@@ -232,14 +227,15 @@ def evaluate_round(
     start = sequence_logprobs(before, prompts, completions, pad_id, temperature)
     kl = iter([a - b for a, b in zip(now, start, strict=True)])
     sets = [replace(s, kl=tuple(next(kl) for _ in s.generations)) for s in sets]
+    quality = known_quality(prepared.world)
     if cell.rubrics.evaluator == "oracle":
-        write_evaluation(evaluate_without_rubrics(sets, quality_of), Path(out_dir))
+        write_evaluation(evaluate_without_rubrics(sets, quality), Path(out_dir))
         return
     evaluation = evaluate_sets(
         sets,
-        writer_of(cell, Path(generator_dir), prepared.prompts["heldout"]),
-        judging_of(cell, cell.evaluation),
-        quality_of,
+        writer_of(cell, Path(generator_dir), prepared.world, prepared.prompts["heldout"]),
+        judging_of(cell, cell.evaluation, prepared.world),
+        quality,
         seed_name,
     )
     write_evaluation(evaluation, Path(out_dir))
@@ -271,6 +267,7 @@ def evaluate_grid(
     cell = parse_recipe(recipe)
     held_out = {policy: read_sets(Path(folder)) for policy, folder in evaluation_dirs.items()}
     measured = {}
+    world = world_named(POSTCARDS)  # a grid's gaps need true quality, which no other world knows
     for generator, folder in generator_dirs.items():
         writer = dynamic_writer(cell, Path(folder))
         for policy, (sets, quality) in held_out.items():
@@ -278,7 +275,7 @@ def evaluate_grid(
                 f"the held-out sets of {policy} under {generator}",
                 sets,
                 writer,
-                judging_of(cell, cell.evaluation),
+                judging_of(cell, cell.evaluation, world),
                 quality,
                 (cell.seed, rounds[policy], "evaluate"),
             )

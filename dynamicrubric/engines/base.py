@@ -55,6 +55,36 @@ class JudgeRequest:
     seed: int
 
 
+class PromptTokenizer(Protocol):
+    """A checkpoint's tokenizer with the frames of its prompts."""
+
+    @property
+    def eos_id(self) -> int:
+        """Id of the token that ends a completion."""
+        ...
+
+    @property
+    def pad_id(self) -> int:
+        """Id that pads."""
+        ...
+
+    def content(self, text: str) -> list[int]:
+        """Encode text as content: special-token parsing off, nothing added."""
+        ...
+
+    def decode(self, ids: Sequence[int]) -> str:
+        """Decode a completion, control tokens left out."""
+        ...
+
+    def policy_prompt(self, prompt: str) -> list[int]:
+        """Token ids that ask the policy for a response."""
+        ...
+
+    def generator_prompt(self, prompt: str, responses: Sequence[str]) -> list[int]:
+        """Token ids that ask the generator for a rubric; a static one sees no responses."""
+        ...
+
+
 class GenerateEngine(Protocol):
     """Samples completions."""
 

@@ -10,7 +10,14 @@ from pathlib import Path
 from tokenizers import Regex, Tokenizer, decoders, models, pre_tokenizers, trainers
 from transformers import PreTrainedTokenizerFast
 
-from dynamicrubric.prompts.frames import BOS, CONTROL_TOKENS, EOS, PAD
+from dynamicrubric.prompts.frames import (
+    BOS,
+    CONTROL_TOKENS,
+    EOS,
+    PAD,
+    generator_prompt,
+    policy_prompt,
+)
 
 
 class FrameTokenizer:
@@ -56,6 +63,14 @@ class FrameTokenizer:
     def decode(self, ids: Sequence[int]) -> str:
         """Decode a completion, control tokens left out."""
         return str(self.hf.decode([i for i in ids if i not in self.control_ids]))
+
+    def policy_prompt(self, prompt: str) -> list[int]:
+        """Token ids that ask the policy for a response."""
+        return policy_prompt(self, prompt)
+
+    def generator_prompt(self, prompt: str, responses: Sequence[str]) -> list[int]:
+        """Token ids that ask the generator for a rubric; a static one sees no responses."""
+        return generator_prompt(self, prompt, responses)
 
 
 def train_tokenizer(

@@ -15,7 +15,6 @@ from dynamicrubric.config import Sampling
 from dynamicrubric.engines.base import GenerateRequest, Generation
 from dynamicrubric.engines.transformers import TransformersEngine
 from dynamicrubric.evaluators.judging import JudgedSet, Judging, ResponseSet
-from dynamicrubric.prompts.frames import generator_prompt
 from dynamicrubric.rewards import (
     group_advantages,
     r_anchor,
@@ -111,7 +110,7 @@ class GeneratorRollout(Rollout):
     def _prompt(self, engine: TransformersEngine, key: str) -> list[int]:
         rows = self.sets[key]
         responses = rows.responses if self.sees_responses else ()
-        return generator_prompt(engine.tokenizer, rows.prompt, responses)
+        return engine.tokenizer.generator_prompt(rows.prompt, responses)
 
     def reward(self, generation: Generation, rows: ResponseSet, step: int) -> RubricReward:
         """Reward one rubric text."""

@@ -19,7 +19,6 @@ from dynamicrubric.engines.base import FinishReason, GenerateRequest, Generation
 from dynamicrubric.engines.transformers import TransformersEngine
 from dynamicrubric.evaluators.judging import JudgedSet, Judging, ResponseSet, text_hash
 from dynamicrubric.evaluators.writers import RubricWriter
-from dynamicrubric.prompts.frames import policy_prompt
 from dynamicrubric.seeds import derive_seed
 from dynamicrubric.training.rollout import Rollout, RolloutBatch, RowGroup
 from dynamicrubric.types import Rubric, Score
@@ -119,7 +118,7 @@ def policy_requests(
     """Return the requests of a step's responses, each with a seed of its own."""
     return [
         GenerateRequest(
-            policy_prompt(engine.tokenizer, prompts[key]), derive_seed(*seed_name, key, sample)
+            engine.tokenizer.policy_prompt(prompts[key]), derive_seed(*seed_name, key, sample)
         )
         for key, size in groups
         for sample in range(size)

@@ -22,7 +22,6 @@ from trl import SFTConfig, SFTTrainer
 from dynamicrubric.config import BackboneConfig, SupervisedConfig
 from dynamicrubric.durable import sync
 from dynamicrubric.engines.tokenizer import FrameTokenizer
-from dynamicrubric.prompts.frames import generator_prompt, policy_prompt
 from dynamicrubric.training.console import progress_line, quiet_libraries, without_printer
 from dynamicrubric.training.steplog import check_step, check_weights
 from dynamicrubric.worlds.prepared import read_jsonl
@@ -57,7 +56,7 @@ def policy_examples(prepared: Path, tokenizer: FrameTokenizer) -> list[Example]:
     """Return (prompt ids, completion ids) of the policy's warm start."""
     return [
         (
-            policy_prompt(tokenizer, row["prompt"]),
+            tokenizer.policy_prompt(row["prompt"]),
             [*tokenizer.content(row["response"]), tokenizer.eos_id],
         )
         for row in read_jsonl(prepared / "sft_policy.jsonl")
@@ -68,7 +67,7 @@ def generator_examples(prepared: Path, tokenizer: FrameTokenizer) -> list[Exampl
     """Return (prompt ids, completion ids) of the generator's warm start."""
     return [
         (
-            generator_prompt(tokenizer, row["prompt"], row["responses"]),
+            tokenizer.generator_prompt(row["prompt"], row["responses"]),
             [*tokenizer.content(row["rubric"]), tokenizer.eos_id],
         )
         for row in read_jsonl(prepared / "sft_generator.jsonl")

@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
+from dynamicrubric.worlds.base import World, world_of
+
 Split = Literal["train", "heldout"]
 
 
@@ -17,10 +19,12 @@ class PreparedData:
     Attributes:
         prompts: text of each prompt by id, in file order, for each split.
         anchors: ranked texts, best first, by training prompt id.
+        world: the world it is of.
     """
 
     prompts: dict[Split, dict[str, str]]
     anchors: dict[str, tuple[str, ...]]
+    world: World
 
     @property
     def all_prompts(self) -> dict[str, str]:
@@ -38,7 +42,7 @@ def load_prepared(directory: Path) -> PreparedData:
     }
     leaked = anchors.keys() & prompts["heldout"].keys()
     assert not leaked, f"anchors of held-out prompts: {sorted(leaked)[:3]}"
-    return PreparedData(prompts, anchors)
+    return PreparedData(prompts, anchors, world_of(directory))
 
 
 def read_jsonl(path: Path) -> list[dict[str, Any]]:
