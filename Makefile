@@ -80,7 +80,7 @@ test-slow: $(TEST_DEPS) ## the slow tests: whole small studies, kills and resume
 	@python -m pytest -m slow $(PYTEST_ARGS)
 
 .PHONY: check
-check: $(TEST_DEPS) ## lint, format, types, layers, and that cells.yaml matches params.yaml
+check: $(TEST_DEPS) ## lint, format, types, layers, and that cells.yaml and cells.json match params.yaml
 	@ruff check .
 	@ruff format --check .
 	@mypy

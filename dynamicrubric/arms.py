@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Annotated, Any, Self
+from typing import Annotated, Any, Final, Self
 
 from pydantic import (
     BaseModel,
     BeforeValidator,
     ConfigDict,
     Field,
+    StringConstraints,
     ValidationError,
     field_validator,
     model_validator,
@@ -23,7 +24,8 @@ Listed = BeforeValidator(lambda value: tuple(value) if isinstance(value, list) e
 """YAML has lists; settings are immutable."""
 Rounds = Annotated[int, Field(ge=1, le=100)]
 Seed = Annotated[int, Field(ge=0, le=2**31)]
-Seeds = Annotated[tuple[Seed, ...], Listed, Field(min_length=1)]
+MAX_SEEDS: Final = 200
+Seeds = Annotated[tuple[Seed, ...], Listed, Field(min_length=1, max_length=MAX_SEEDS)]
 
 
 class ArmConfig(BaseModel):
@@ -31,7 +33,7 @@ class ArmConfig(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="allow")
 
-    question: Annotated[str, Field(min_length=8, max_length=300)]
+    question: Annotated[str, StringConstraints(strip_whitespace=True, min_length=8, max_length=300)]
     """The question that this arm answers."""
 
     @property

@@ -7,6 +7,7 @@ exception is a fault of ours that keeps its traceback.
 from __future__ import annotations
 
 import errno
+import io
 import sqlite3
 import sys
 from collections.abc import Callable, Iterator
@@ -27,6 +28,8 @@ REMEDIES: Final[dict[int, tuple[str, str]]] = {
     errno.EACCES: ("no permission", "Change the permissions, or use another folder"),
     errno.EPERM: ("no permission", "Change the permissions, or use another folder"),
     errno.EADDRINUSE: ("the address is in use", "Stop what uses it, or choose another port"),
+    errno.EISDIR: ("it is a folder", "Name a file"),
+    errno.ENOTDIR: ("a part of the path is a file", "Name a folder that exists"),
     errno.EMFILE: ("too many open files", "Raise the limit (`ulimit -n`)"),
 }
 
@@ -45,6 +48,9 @@ def run_with_boundary(run: Callable[[], int | None]) -> int:
     Raises:
         Exception: any other error, untouched: it is a fault of ours and needs its traceback.
     """
+    for stream in (sys.stdout, sys.stderr):  # a sign that the terminal does not know is no error
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="replace")
     try:
         code = run()
     except KeyboardInterrupt:

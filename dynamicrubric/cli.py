@@ -15,7 +15,7 @@ import typer
 
 from dynamicrubric.boundary import run_with_boundary
 from dynamicrubric.config import Config, load_config
-from dynamicrubric.plan import Cell, Plan, expand, is_written, write_plan
+from dynamicrubric.plan import Cell, Plan, differing, expand, json_path, write_plan
 from dynamicrubric.planview import cell_count, cost_lines, lattice_table, ranges
 
 app = typer.Typer(
@@ -27,7 +27,9 @@ app = typer.Typer(
 )
 
 ParamsOption = Annotated[Path, typer.Option("--params", help="The study's settings.")]
-CellsOption = Annotated[Path, typer.Option("--cells", help="Where the plan is kept.")]
+CellsOption = Annotated[
+    Path, typer.Option("--cells", help="The plan; the JSON for DVC is beside it.")
+]
 
 
 @app.command()
@@ -58,7 +60,7 @@ def plan(
         _check(study, params, cells)
         return
     verb = "Wrote" if write_plan(study, cells) else "Unchanged:"
-    typer.echo(f"{verb} {cells}")
+    typer.echo(f"{verb} {cells} and {json_path(cells)}")
     _show(config, study, params.absolute().parent)
     if graph is not None:
         from dynamicrubric.report.latticepicture import draw_lattice
@@ -127,11 +129,14 @@ def explain(
 
 
 def _check(study: Plan, params: Path, cells: Path) -> None:
-    if is_written(study, cells):
-        typer.echo(f"{cells} matches {params}.")
+    wrong = [str(path) for path in differing(study, cells)]
+    if not wrong:
+        typer.echo(f"{cells} and {json_path(cells)} match {params}.")
         return
+    verb = "does" if len(wrong) == 1 else "do"
     typer.echo(
-        f"{cells} does not match {params}. Run `dynamicrubric plan`, and commit both files.",
+        f"{' and '.join(wrong)} {verb} not match {params}. Run `dynamicrubric plan`, and commit "
+        f"{params}, {cells} and {json_path(cells)} together.",
         err=True,
     )
     raise typer.Exit(1)

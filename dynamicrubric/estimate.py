@@ -17,8 +17,9 @@ from typing import Any, Final, NamedTuple
 from dynamicrubric.grid import GRID_DIR, planned_grids
 from dynamicrubric.plan import RUNS_DIR, WARM_DIR, Cell, Plan
 
+PREPARED_DIR: Final = "data/prepared"
 RECORDS: Final = (
-    "data/prepared/record.json",
+    f"{PREPARED_DIR}/record.json",
     f"{WARM_DIR}/*/record.json",
     f"{RUNS_DIR}/*/*/record.json",
     f"{GRID_DIR}/*/record.json",
@@ -54,7 +55,8 @@ class Estimate:
 
     Attributes:
         seconds: work of all its steps, one after another.
-        longest: work of the longest path through the cells.
+        longest: work of the longest chain of steps that wait for one another: the data, a warm
+            start, the rounds of an arm, the grid that reads them.
         size: bytes of all artefacts.
         num_records: earlier steps that it is based on.
         num_scaled: steps of the plan whose shape was not run before.
@@ -85,32 +87,52 @@ def estimate_plan(plan: Plan, root: Path, finished: Collection[str] = ()) -> Est
     known = earlier_costs(root)
     if not known:
         return None
-    shared = [] if finished else _shared_shapes(plan)
-    shapes: dict[str, Sequence[Shape]] = {
-        cell.key: () if cell.key in finished else tuple(shapes_of(cell))
-        for cell in (*plan.starts.values(), *plan.cells.values())
-    }
-    unmeasured = [g for g in planned_grids(plan).values() if g.directory not in finished]
-    grids = [Shape("evaluate_grid", "", 1) for _ in unmeasured]
-    everything = [*shared, *(shape for own in shapes.values() for shape in own), *grids]
+    stages = _stages(plan, finished)
+    everything = [shape for stage in stages.values() for shape in stage.shapes]
     costs = {shape: _cost(shape, known) for shape in set(everything)}
     found = {shape: cost for shape, cost in costs.items() if cost is not None}
     seconds = {
-        key: sum(found[shape].seconds for shape in own if shape in found)
-        for key, own in shapes.items()
+        name: sum(found[shape].seconds for shape in stage.shapes if shape in found)
+        for name, stage in stages.items()
     }
-    before, after = (
-        sum(found[shape].seconds for shape in some if shape in found) for some in (shared, grids)
-    )
-    paths = plan.paths.values()
+    ends: dict[str, float] = {}
+    for name, stage in stages.items():  # each comes after those it waits for
+        ends[name] = seconds[name] + max((ends[before] for before in stage.after), default=0.0)
     return Estimate(
-        seconds=before + sum(seconds.values()) + after,
-        longest=before + max(sum(seconds[key] for key in path[1:]) for path in paths),
+        seconds=sum(seconds.values()),
+        longest=max(ends.values()),
         size=sum(found[shape].size for shape in everything if shape in found),
         num_records=sum(len(own) for own in known.values()),
         num_scaled=sum(shape in found and shape not in known for shape in everything),
         unknown=_counts(shape.step for shape in everything if shape not in found),
     )
+
+
+class _Stage(NamedTuple):
+    """What is run in one go: the shapes of its steps, and what has to be there before."""
+
+    shapes: tuple[Shape, ...]
+    after: tuple[str, ...]
+
+
+def _stages(plan: Plan, finished: Collection[str]) -> dict[str, _Stage]:
+    """Return what a plan runs, by folder; what is finished is there and has no steps left."""
+    warm = {
+        f"{WARM_DIR}/{role}": _Stage((_warm_shape(entry["settings"]),), (PREPARED_DIR,))
+        for role, entry in plan.shared["warm_start"].items()
+    }
+    stages = {PREPARED_DIR: _Stage((Shape("prepare", "", 1),), ()), **warm}
+    if finished:  # then all that cells start from is finished too
+        stages = {name: _Stage((), stage.after) for name, stage in stages.items()}
+    for cell in (*plan.starts.values(), *plan.cells.values()):
+        shapes = () if cell.key in finished else tuple(shapes_of(cell))
+        after = (cell.prev,) if cell.prev in stages else tuple(warm)
+        stages[cell.directory] = _Stage(shapes, after)
+    for grid in planned_grids(plan).values():
+        shapes = () if grid.directory in finished else (Shape("evaluate_grid", "", 1),)
+        read = tuple(cell.directory for cell in (*grid.cells, grid.stale))
+        stages[grid.directory] = _Stage(shapes, read)
+    return stages
 
 
 def shapes_of(cell: Cell) -> Iterator[Shape]:
@@ -165,11 +187,6 @@ def _shape_of_record(record: Mapping[str, Any]) -> Shape | None:
         group = training.get("group_size") or identity["responses_per_set"]
         return Shape(step, evaluator, training["steps"] * training["prompts_per_step"] * group)
     return None
-
-
-def _shared_shapes(plan: Plan) -> list[Shape]:
-    warm = [_warm_shape(entry["settings"]) for entry in plan.shared["warm_start"].values()]
-    return [Shape("prepare", "", 1), *warm]
 
 
 def _warm_shape(settings: Mapping[str, Any]) -> Shape:

@@ -213,6 +213,10 @@ def _effective(recipe: CellRecipe) -> dict[str, Any]:
     For comparing arms alone: an identity holds the whole recipe.
     """
     document = without(recipe.model_dump(mode="json"), LIMITS)
+    if recipe.generator_training is not None:  # advantages are normalised: only the ratio counts
+        objective = recipe.generator_training.objective
+        share = objective.anchor / (objective.disc + objective.anchor)
+        document["generator_training"]["objective"] = round(share, 12)
     evaluator = recipe.rubrics.evaluator
     if evaluator == "oracle":
         return document | {"rubrics": evaluator, "verifier": None}

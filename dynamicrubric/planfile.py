@@ -64,18 +64,16 @@ def read_structure(path: Path) -> dict[str, str]:
     return stage_structure(document) if isinstance(document, dict) else {}
 
 
-def is_written(plan: Plan, path: Path) -> bool:
-    """Return whether a cells.yaml and the JSON beside it hold exactly this plan."""
-    try:
-        _check_matches(plan_document(plan), path)
-    except UserError:  # absent, or broken by a merge: either way to be written anew
-        return False
-    return True
+def differing(plan: Plan, path: Path) -> tuple[Path, ...]:
+    """Return which of cells.yaml and the JSON beside it are absent or hold another plan."""
+    document = plan_document(plan)
+    checks = {path: _is_in_yaml, json_path(path): _is_in_json}
+    return tuple(one for one, holds in checks.items() if not holds(document, one))
 
 
 def write_plan(plan: Plan, path: Path) -> bool:
     """Write cells.yaml and the JSON if they differ from the plan; return whether they did."""
-    if is_written(plan, path):
+    if not differing(plan, path):
         return False
     document = plan_document(plan)
     sums = _sums(document, yaml_text(document))
@@ -88,22 +86,19 @@ def _json_text(document: Mapping[str, Any]) -> str:
     return json.dumps(document, indent=1, ensure_ascii=False, allow_nan=False) + "\n"
 
 
-def _check_matches(document: Mapping[str, Any], path: Path) -> None:
-    """Return if both files hold the document; else raise a UserError that names the one."""
-    text = read_text(path)
-    if not _has_sums(document, text) and parse_yaml(text, str(path)) != document:
-        raise _other_plan(path)
-    if read_text(json_path(path)) != _json_text(document):
-        raise _other_plan(json_path(path))
+def _is_in_yaml(document: Mapping[str, Any], path: Path) -> bool:
+    try:
+        text = read_text(path)
+        return _has_sums(document, text) or parse_yaml(text, str(path)) == document
+    except UserError:  # absent, or broken by a merge: either way to be written anew
+        return False
 
 
-def _other_plan(path: Path) -> UserError:
-    return UserError(
-        doing=f"reading {path}",
-        got="a plan that does not match params.yaml",
-        expected="the plan that `dynamicrubric plan` writes",
-        remedy="run `dynamicrubric plan`, then the same command again",
-    )
+def _is_in_json(document: Mapping[str, Any], path: Path) -> bool:
+    try:
+        return read_text(path) == _json_text(document)
+    except UserError:
+        return False
 
 
 def _has_sums(document: Mapping[str, Any], text: str) -> bool:
@@ -134,8 +129,14 @@ def load_plan(config: Config, path: Path) -> Plan:
     """Return the plan of `config` after checking that cells.yaml and cells.json say the same.
 
     Raises:
-        UserError: one of them is missing, edited by hand, or older than params.yaml.
+        UserError: one of them is missing, edited by hand, or older than params.yaml; names it.
     """
     plan = expand(config)
-    _check_matches(plan_document(plan), path)
+    if wrong := differing(plan, path):
+        raise UserError(
+            doing=f"reading {wrong[0]}",
+            got="a plan that does not match params.yaml" if wrong[0].exists() else "no such file",
+            expected="the plan that `dynamicrubric plan` writes",
+            remedy="run `dynamicrubric plan`, then the same command again",
+        )
     return plan

@@ -5,7 +5,8 @@ from __future__ import annotations
 import difflib
 import math
 import re
-from typing import Any
+from datetime import date
+from typing import Annotated, Any, get_args, get_origin
 
 from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
@@ -73,7 +74,7 @@ def _problem(problem: ErrorDetails, model: type[BaseModel]) -> tuple[str, str | 
         return f"unknown key {key}{shown}", _allowed_keys(model, location)
     if kind == "missing":
         return f"no key {key}", "every key to be there; none has a default"
-    return f"{key} = {_short(value)}", _rule(kind, message)
+    return (f"{key} = {_short(value)}" if key else _short(value)), _rule(kind, message)
 
 
 def _rule(kind: str, message: str) -> str:
@@ -82,6 +83,10 @@ def _rule(kind: str, message: str) -> str:
         return "a mapping of keys to values"
     if kind in ("tuple_type", "list_type"):
         return "a list, such as [1, 2, 3]"
+    if kind == "string_pattern_mismatch":
+        return ARM_NAME_RULE
+    if kind == "string_too_short":
+        return re.sub(r"^String should have ", "text of ", message)
     if kind in ("too_short", "too_long"):
         return re.sub(r"^\w+ should have ", "", message).replace(" after validation", "")
     return re.sub(r"^(Input|String) should (be )?", "", message)
@@ -101,11 +106,28 @@ def _keys_at(model: type[BaseModel], location: tuple[int | str, ...]) -> list[st
     """Return the keys beside the last part of a location; none where they are free."""
     section: Any = model
     for part in location[:-1]:
-        field = section.model_fields.get(str(part))
-        section = None if field is None else field.annotation
-        if not (isinstance(section, type) and issubclass(section, BaseModel)):
-            return []
-    return list(section.model_fields)
+        if _is_section(section):
+            field = section.model_fields.get(str(part))
+            section = None if field is None else field.annotation
+        else:  # a mapping of free names, or a list: the part is a name or a number in it
+            section = next(reversed(get_args(section)), None)
+            section = None if section is Ellipsis else section
+        section = _bare(section)
+    return list(section.model_fields) if _is_section(section) else []
+
+
+def _is_section(annotation: object) -> bool:
+    return isinstance(annotation, type) and issubclass(annotation, BaseModel)
+
+
+def _bare(annotation: Any) -> Any:  # noqa: ANN401 - a type, however it is written
+    """Return what stands in an `Annotated`, and a tuple of any length as a list."""
+    while get_origin(annotation) is Annotated:
+        annotation = get_args(annotation)[0]
+    arguments = get_args(annotation)
+    if get_origin(annotation) is tuple and arguments[-1:] == (Ellipsis,):
+        return list[arguments[0]]  # type: ignore[valid-type]  # a value, made as the code runs
+    return annotation
 
 
 def _close_key(model: type[BaseModel], location: tuple[int | str, ...]) -> str | None:
@@ -125,6 +147,8 @@ def _short(value: object) -> str:
         return "{...}" if value else "{}"
     if isinstance(value, float) and not math.isfinite(value):
         return str(value)
+    if value is None or isinstance(value, bool | date):  # as YAML writes them
+        return "null" if value is None else str(value).lower()
     if isinstance(value, tuple):
         value = list(value)
     text = repr(value)

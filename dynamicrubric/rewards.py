@@ -97,11 +97,6 @@ class Discriminability:
     n_total: int
     reasons: Mapping[str, int] = field(hash=False)
 
-    @property
-    def unscored_rate(self) -> float:
-        """Share of unscored verdicts."""
-        return (self.n_total - self.n_scored) / self.n_total
-
 
 def r_disc_of_verdicts(weights: Sequence[float], matrix: VerdictMatrix) -> Discriminability:
     """R_disc where verdicts may be unscored: a failure of the verifier never adds to it.

@@ -9,14 +9,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Final
 
-from dynamicrubric.arms import Selection
-from dynamicrubric.config import parse_config
+from dynamicrubric.arms import MAX_SEEDS, Selection
+from dynamicrubric.config import Config, parse_config
 from dynamicrubric.errors import UserError
 from dynamicrubric.plan import expand
 from dynamicrubric.yamlio import edit_yaml
 
 NAME: Final = "params.yaml"
-MAX_RANGE: Final = 1000
 
 
 def select(
@@ -51,12 +50,25 @@ def select(
         values["study", "rounds"] = rounds
     parse_config(text, NAME)  # what is wrong with the file itself is said of the file
     chosen = edit_yaml(text, NAME, values) if values else text
-    now = parse_config(chosen, NAME).study
+    now = _parsed(chosen).study
     pinned = [_unpinned(one, seeds is not None, rounds is not None) for one in now.selections]
     if pinned != list(now.selections):
         chosen = edit_yaml(chosen, NAME, {("study", "run"): _listed(pinned)})
-    expand(parse_config(chosen, NAME))
+    expand(_parsed(chosen))
     return chosen
+
+
+def _parsed(chosen: str) -> Config:
+    """Read the text that a choice was laid into: what is wrong now is the choice."""
+    try:
+        return parse_config(chosen, NAME)
+    except UserError as error:
+        raise UserError(
+            doing="choosing what to run",
+            got=(error.got or "").removeprefix("study: "),
+            expected=error.expected,
+            remedy=f"choose other arms, seeds or rounds; {NAME} is unchanged",
+        ) from None
 
 
 def _unpinned(selection: Selection, seeds: bool, rounds: bool) -> Selection:
@@ -100,11 +112,11 @@ def split_seeds(text: str) -> list[int]:
                 doing="choosing seeds", got=repr(part), expected="numbers and ranges, as in 1,2,5-7"
             )
         numbers = range(int(first), int(last or first) + 1)
-        if not 0 < len(numbers) <= MAX_RANGE:
+        if not 0 < len(numbers) <= MAX_SEEDS:
             raise UserError(
                 doing="choosing seeds",
                 got=f"a range of {len(numbers)} seeds, {part!r}",
-                expected=f"1 to {MAX_RANGE} of them",
+                expected=f"1 to {MAX_SEEDS} of them",
             )
         seeds += numbers
     return seeds

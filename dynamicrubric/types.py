@@ -98,11 +98,6 @@ class InvalidRubric:
     reason: InvalidReason
     detail: str
 
-    @property
-    def is_truncated(self) -> bool:
-        """True when the text was cut off at the token limit."""
-        return self.reason is InvalidReason.TRUNCATED
-
 
 VerdictValue = Literal["yes", "no", "unscored"]
 

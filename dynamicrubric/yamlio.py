@@ -19,6 +19,8 @@ from ruamel.yaml.error import YAMLError
 from dynamicrubric.durable import naming
 from dynamicrubric.errors import UserError
 
+_KINDS = {list: "a list", str: "a text", int: "a number", float: "a number"}
+
 
 def load_yaml(path: Path) -> dict[str, Any]:
     """Read a YAML 1.2 mapping.
@@ -63,7 +65,9 @@ def parse_yaml(text: str, name: str) -> dict[str, Any]:
     if not isinstance(document, dict):
         raise UserError(
             doing=f"reading {name}",
-            got="an empty file" if document is None else f"a {type(document).__name__}",
+            got="an empty file"
+            if document is None
+            else _KINDS.get(type(document), "a single value"),
             expected="a mapping of keys to values",
             remedy="start from a file in profiles/",
         )

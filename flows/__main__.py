@@ -1,7 +1,8 @@
 """Command line of the flows: `python -m flows COMMAND`; DVC's stages and `make` call it.
 
 Prefect reads its settings when it is imported, so each command sets them up first and imports its
-flow after. Without a server named by PREFECT_API_URL a command starts one of its own on loopback.
+flow after; what its arguments name is looked up before either. Without a server named by
+PREFECT_API_URL a command starts one of its own on loopback.
 """
 
 from __future__ import annotations
@@ -9,13 +10,17 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Callable
+from importlib import import_module
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from dynamicrubric.boundary import run_with_boundary
 from dynamicrubric.errors import UserError
+
+if TYPE_CHECKING:
+    from tasks.study import Study
 
 app = typer.Typer(
     help="Flows of a study. `ablation` runs all of it; the others are DVC's stages.",
@@ -23,7 +28,7 @@ app = typer.Typer(
     add_completion=False,
     pretty_exceptions_enable=False,
 )
-Key = Annotated[str, typer.Argument(help="A cell of cells.yaml.")]
+Key = Annotated[str, typer.Argument(help="A cell of the plan, such as coevolved-s1-r2.")]
 
 
 @app.command()
@@ -57,7 +62,7 @@ def ablation(
 
 @app.command()
 def plan() -> None:
-    """Bring cells.yaml in line with params.yaml."""
+    """Bring cells.yaml and cells.json in line with params.yaml."""
     from flows.planning import plan_stage
     from tasks.study import Study
 
@@ -67,66 +72,39 @@ def plan() -> None:
 @app.command()
 def prepare() -> None:
     """Write the prepared data."""
-
-    def run() -> None:
-        from flows.nesting import run_nested
-        from flows.prepare import run_prepare
-
-        run_nested(run_prepare)
-
-    _with_server(run)
+    _run_flow("prepare", "run_prepare", lambda study: study.plan)
 
 
 @app.command(name="warm_start")
 def warm_start(role: Annotated[str, typer.Argument(help="policy or generator")]) -> None:
     """Train P_0 or G_0."""
+    from flows.lookup import check_role
 
-    def run() -> None:
-        from flows.nesting import run_nested
-        from flows.prepare import run_warm_start
-
-        run_nested(run_warm_start, role=role)
-
-    _with_server(run)
+    _run_flow("prepare", "run_warm_start", lambda study: check_role(study, role), role=role)
 
 
 @app.command()
 def start(key: Key) -> None:
     """Measure the untrained policy: round 0."""
+    from flows.lookup import start_of_arms
 
-    def run() -> None:
-        from flows.nesting import run_nested
-        from flows.round import run_start
-
-        run_nested(run_start, key=key)
-
-    _with_server(run)
+    _run_flow("round", "run_start", lambda study: start_of_arms(study, key), key=key)
 
 
 @app.command(name="round")
 def round_(key: Key) -> None:
     """Run one round of one arm and seed."""
+    from flows.lookup import training_round
 
-    def run() -> None:
-        from flows.nesting import run_nested
-        from flows.round import run_round
-
-        run_nested(run_round, key=key)
-
-    _with_server(run)
+    _run_flow("round", "run_round", lambda study: training_round(study, key), key=key)
 
 
 @app.command()
-def grid(key: Annotated[str, typer.Argument(help="A grid of cells.yaml.")]) -> None:
+def grid(key: Annotated[str, typer.Argument(help="A grid of the plan, such as s1.")]) -> None:
     """Measure each generator of a seed on each policy's held-out responses."""
+    from flows.lookup import grid_of
 
-    def run() -> None:
-        from flows.grid import run_grid
-        from flows.nesting import run_nested
-
-        run_nested(run_grid, key=key)
-
-    _with_server(run)
+    _run_flow("grid", "run_grid", lambda study: grid_of(study, key), key=key)
 
 
 @app.command()
@@ -139,14 +117,7 @@ def compare(
     ] = False,
 ) -> None:
     """Compare the arms of a finished study."""
-
-    def run() -> None:
-        from flows.compare import compare as run_compare
-        from flows.nesting import run_nested
-
-        run_nested(run_compare, partial=partial)
-
-    _with_server(run)
+    _run_flow("compare", "compare", lambda study: study.plan, partial=partial)
 
 
 @app.command()
@@ -180,17 +151,25 @@ def deploy(
     cron: Annotated[
         str, typer.Option(help="When the study runs, e.g. '0 2 * * *'; schedules stay without.")
     ] = "",
-    timezone: Annotated[str, typer.Option(help="The schedule's time zone.")] = "UTC",
+    timezone: Annotated[str, typer.Option(help="The schedule's time zone; else UTC.")] = "",
     paused: Annotated[bool, typer.Option("--paused", help="Register it switched off.")] = False,
 ) -> None:
     """Register the study with Prefect: forms and schedules of its UI."""
     _settle_environment()
+    from dynamicrubric.config import load_config
+    from flows.schedule import wanted_schedule
     from flows.services import prefect_server
 
-    with prefect_server(Path.cwd()):
+    schedule = wanted_schedule(cron, timezone, paused=paused)
+    load_config(Path("params.yaml"))
+    with prefect_server(Path.cwd()) as place:
+        from prefect.settings import PREFECT_API_URL, temporary_settings
+
         from flows.deploy import deploy as run_deploy
 
-        run_deploy(cron or None, timezone, paused=paused)
+        # A schedule is read by Prefect, which took its settings before there was this server.
+        with temporary_settings({PREFECT_API_URL: place.address}):
+            run_deploy(schedule)
     print("Start them from the pages (`make ui`) or with `prefect deployment run NAME`.")
 
 
@@ -218,6 +197,29 @@ def _settle_environment() -> None:
 
     os.environ.update(prefect_environment(Path.cwd()))
     log_sentences()
+
+
+def _run_flow(
+    module: str, name: str, look_up: Callable[[Study], object], **arguments: str | bool
+) -> None:
+    """Run a stage's flow with a server around it.
+
+    Args:
+        module: the module of this package that has the flow.
+        name: the flow.
+        look_up: refuses what the study has not got, before a server is started.
+        **arguments: the flow's own.
+    """
+    from tasks.study import Study
+
+    look_up(Study.here())
+
+    def run() -> None:
+        from flows.nesting import run_nested
+
+        run_nested(getattr(import_module(f"flows.{module}"), name), **arguments)
+
+    _with_server(run)
 
 
 def _with_server(run: Callable[[], None]) -> None:

@@ -1,4 +1,4 @@
-"""The whole study as one flow: a task for each DVC stage, as many side by side as there are slots.
+"""The whole study as one flow: a task for each DVC stage, a few side by side.
 
 `flows.driver` runs it (`make reproduce`), with a server and a display around it.
 """
@@ -22,7 +22,7 @@ def run_stage(stage: Stage, runner: StageRunner, progress: Progress) -> str:
     try:
         ran = runner.run(stage, lambda: progress.begin(stage.name), str(task_run.id or ""))
     except BaseException:  # a full disk as well: it would be shown as running for ever
-        progress.end(stage.name, "failed")
+        progress.end(stage.name, "stopped" if runner.is_stopped else "failed")
         raise
     state = "done" if ran else "kept"
     progress.end(stage.name, state)

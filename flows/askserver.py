@@ -44,15 +44,23 @@ def check_answers(address: str) -> None:
         )
 
 
+def has_schedules(address: str) -> bool:
+    """Return whether a server makes the runs of schedules; one that a study started does not.
+
+    Raises:
+        OSError: it does not answer.
+    """
+    with urllib.request.urlopen(f"{address}/admin/settings", timeout=ANSWER_SECONDS) as reply:
+        return bool(json.load(reply)["server"]["services"]["scheduler"]["enabled"])
+
+
 def check_schedules(address: str) -> None:
     """Refuse a study's server for a worker: each would wait for the other to end.
 
     Raises:
         UserError: the server makes no runs of schedules.
     """
-    with urllib.request.urlopen(f"{address}/admin/settings", timeout=ANSWER_SECONDS) as reply:
-        services = json.load(reply)["server"]["services"]
-    if not services["scheduler"]["enabled"]:
+    if not has_schedules(address):
         raise UserError(
             doing="starting a worker for Prefect",
             got=f"the server of a running study, {address}, which has no schedules",

@@ -16,7 +16,8 @@ from rich.text import Text
 from dynamicrubric.config import load_config
 from dynamicrubric.plan import load_plan
 from dynamicrubric.report import Comparison, console, write_comparison
-from tasks.shipping import log_comparison, reconcile, ship_study
+from tasks.shipcomparison import log_comparison
+from tasks.shipping import reconcile, ship_study
 
 PARTIAL = Path("partial")
 """Folder under results/ of what is drawn of an unfinished study; no out of any DVC stage."""

@@ -19,7 +19,6 @@ from prefect import Flow
 from prefect.client.orchestration import SyncPrefectClient, get_client
 from prefect.client.schemas.actions import DeploymentScheduleCreate, WorkPoolCreate
 from prefect.client.schemas.responses import DeploymentResponse
-from prefect.client.schemas.schedules import CronSchedule
 from prefect.exceptions import ObjectNotFound
 from prefect.utilities.callables import parameter_schema
 from prefect.workers.process import ProcessWorker
@@ -52,20 +51,17 @@ class Offer:
     choices: Mapping[str, Sequence[str]]
 
 
-def deploy(cron: str | None = None, timezone: str = "UTC", *, paused: bool = False) -> None:
+def deploy(schedule: DeploymentScheduleCreate | None = None) -> None:
     """Register the deployments of the current folder's study with the server in use.
 
     Args:
-        cron: when the study is to run; None leaves the schedules that are there.
-        timezone: the schedule's time zone.
-        paused: register the schedule switched off.
+        schedule: when the study is to run; None leaves the schedules that are there.
 
     Raises:
-        UserError: settings or schedule are not valid, or the names belong to another project.
+        UserError: settings are not valid, or the names belong to another project.
     """
     study = Study.here()
     config = load_config(study.root / "params.yaml")
-    schedule = _schedule(cron, timezone, active=not paused) if cron else None
     with get_client(sync_client=True) as client:
         _make_pool(client)
         for offer in offers(config, study.root):
@@ -105,19 +101,6 @@ def form_of(offer: Offer) -> dict[str, Any]:
             place = field["items"] if field.get("type") == "array" else field
             place["enum"] = list(choices)
     return schema
-
-
-def _schedule(cron: str, timezone: str, *, active: bool) -> DeploymentScheduleCreate:
-    try:
-        schedule = CronSchedule(cron=cron, timezone=timezone)
-    except ValueError as error:
-        raise UserError(
-            doing="reading the schedule",
-            got=f"{cron!r} in {timezone!r} ({' '.join(str(error).split())})",
-            expected="five fields (minute, hour, day, month, weekday) and a time zone",
-            remedy="for two o'clock each night: --cron '0 2 * * *' --timezone Europe/Berlin",
-        ) from None
-    return DeploymentScheduleCreate(schedule=schedule, active=active)
 
 
 def _make_pool(client: SyncPrefectClient) -> None:

@@ -47,8 +47,8 @@ def ablation(
 ) -> State[Any]:
     """Run the study: train every cell that is not trained yet, evaluate, compare.
 
-    What is chosen here is written to params.yaml and cells.yaml, as `dvc exp run -S` would; what is
-    left empty stays as it is there.
+    What is chosen here is written to params.yaml, cells.yaml and cells.json, as `dvc exp run -S`
+    would; what is left empty stays as it is there.
 
     Args:
         arms: Arms, or one group of them (groups come first). Empty: as in params.yaml.
@@ -72,7 +72,7 @@ def one_round(cell: Key) -> State[Any]:
     """Run one cell of the plan (one round of one arm and seed) and all that it builds on.
 
     Args:
-        cell: A cell of cells.yaml, for example coevolved-s1-r2.
+        cell: A cell of the plan, for example coevolved-s1-r2.
     """
 
     def stages(study: Study) -> list[Stage]:

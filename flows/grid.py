@@ -7,8 +7,7 @@ from __future__ import annotations
 
 from prefect import flow
 
-from dynamicrubric.errors import UserError
-from dynamicrubric.grid import NEEDS, planned_grids
+from flows.lookup import grid_of
 from tasks.evaluate_grid import evaluate_grid
 from tasks.gpu import children_end_first
 from tasks.study import StepResult, Study
@@ -19,19 +18,12 @@ def run_grid(key: str) -> StepResult:
     """Measure each generator on each policy's held-out responses.
 
     Args:
-        key: a grid of cells.yaml, such as `s1`.
+        key: a grid of the plan, such as `s1`.
 
     Raises:
         UserError: there is no such grid.
     """
     study = Study.here()
-    grids = planned_grids(study.plan)
-    if key not in grids:
-        raise UserError(
-            doing="running the flow `grid`",
-            got=repr(key),
-            expected=f"one of {', '.join(grids)}" if grids else f"a plan with {NEEDS}",
-            remedy="run `dynamicrubric plan` if params.yaml was changed",
-        )
+    grid = grid_of(study, key)
     with children_end_first():
-        return evaluate_grid(study, grids[key])
+        return evaluate_grid(study, grid)

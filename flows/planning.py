@@ -1,4 +1,4 @@
-"""Bringing cells.yaml and the folders of cells in line with params.yaml."""
+"""Bringing cells.yaml, cells.json and the folders of cells in line with params.yaml."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from tasks.study import Study
 
 
 def settle_plan(study: Study, *, say: Say) -> Plan:
-    """Write cells.yaml if params.yaml asks for it, and set aside folders of cells that are gone."""
+    """Write cells.yaml and cells.json if need be, and set aside folders of cells that are gone."""
     plan = expand(load_config(study.root / "params.yaml"))
     if write_plan(plan, study.root / "cells.yaml"):
-        say("params.yaml has changed: cells.yaml is written anew")
+        say("params.yaml has changed: cells.yaml and cells.json are written anew")
     _set_aside(study, plan, say)
     return plan
 
@@ -45,7 +45,7 @@ def check_dvc_lock(root: Path) -> None:
 
 
 def plan_stage(study: Study) -> None:
-    """Run DVC's first stage: cells.yaml as params.yaml wants it.
+    """Run DVC's first stage: cells.yaml and cells.json as params.yaml wants them.
 
     DVC has read cells.json before this runs. Changed values reach the stages all the same; a
     changed graph (cells that come, go or start elsewhere) does not, so that is refused.
@@ -64,7 +64,7 @@ def plan_stage(study: Study) -> None:
             doing="planning the study",
             got=f"a plan with other cells than before (new: {new}, gone: {gone})",
             expected="the plan that this run of DVC had read",
-            remedy="run the same `dvc` command again: cells.yaml is up to date now",
+            remedy="run the same `dvc` command again: cells.yaml and cells.json are up to date now",
         )
     print(f"{len(plan.cells)} cells to train, {plan.num_arm_rounds} without sharing")
 

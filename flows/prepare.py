@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from prefect import flow
 
-from dynamicrubric.errors import UserError
-from dynamicrubric.plan import ROLES
+from flows.lookup import check_role
 from tasks.gpu import children_end_first
 from tasks.shared_steps import prepare, warm_start
 from tasks.study import Study
@@ -28,12 +27,7 @@ def run_warm_start(role: str) -> None:
     Raises:
         UserError: it is neither.
     """
-    if role not in ROLES:
-        raise UserError(
-            doing="running a warm start",
-            got=repr(role),
-            expected=f"one of {', '.join(ROLES)}",
-            remedy=f"run `python -m flows warm_start {ROLES[0]}`, say",
-        )
+    study = Study.here()
+    check_role(study, role)
     with children_end_first():
-        warm_start(Study.here(), role)
+        warm_start(study, role)

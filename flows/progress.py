@@ -30,7 +30,14 @@ UNTRAINED_SHARE: Final = 0.3
 """What counts as done of a running stage that trains nothing."""
 LAST_STEP: Final = "evaluate_round"
 """A round's step after all training."""
-MARKS: Final = {"waiting": "·", "running": "▶", "done": "✔", "kept": "✔", "failed": "✘"}
+MARKS: Final = {
+    "waiting": "·",
+    "running": "▶",
+    "done": "✔",
+    "kept": "✔",
+    "failed": "✘",
+    "stopped": "■",
+}
 
 
 class Progress:
@@ -65,7 +72,7 @@ class Progress:
         self._say(f"{name} begins")
 
     def end(self, name: str, state: str) -> None:
-        """Note how a stage ended: `done`, `kept` (nothing to do) or `failed`."""
+        """Note how a stage ended: `done`, `kept` (nothing to do), `failed` or `stopped`."""
         with self._lock:
             self._state[name] = state
             if state == "done" and self._first_ran is None:
@@ -111,10 +118,13 @@ class Progress:
             if ran_only and states[name] == "kept":
                 continue
             total += weight
-            if states[name] in ("done", "kept", "failed"):
+            if states[name] in ("done", "kept"):
                 done += weight
             elif states[name] == "running":
                 done += 0.9 * weight * self._fraction(stage)
+            elif states[name] in ("failed", "stopped"):  # its checkpoints are kept, no more
+                with self._lock:
+                    done += 0.9 * weight * self._furthest.get(name, 0.0)
         return done, total
 
     def _fraction(self, stage: Stage) -> float:
@@ -123,16 +133,17 @@ class Progress:
         A step that has not logged yet says nothing: the steps before it still count.
         """
         step, at, total = self.step_of(stage)
-        if not stage.num_steps:
-            return UNTRAINED_SHARE
         before = stage.num_steps - total if step == "train_policy" and total else 0
-        now = 1.0 if step == LAST_STEP else min(1.0, (before + at) / stage.num_steps)
+        if not stage.num_steps:
+            now = UNTRAINED_SHARE
+        else:
+            now = 1.0 if step == LAST_STEP else min(1.0, (before + at) / stage.num_steps)
         with self._lock:
             self._furthest[stage.name] = max(now, self._furthest.get(stage.name, 0.0))
             return self._furthest[stage.name]
 
     def states(self) -> dict[str, str]:
-        """Return each stage's state: `waiting`, `running`, `done`, `kept` or `failed`."""
+        """Return each stage's state: a key of `MARKS`."""
         with self._lock:
             return dict(self._state)
 

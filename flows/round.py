@@ -8,9 +8,8 @@ from __future__ import annotations
 
 from prefect import flow
 
-from dynamicrubric.errors import UserError
-from dynamicrubric.plan import Cell
 from flows.dag import finish, submit, thread_runner
+from flows.lookup import start_of_arms, training_round
 from tasks.evaluate_round import evaluate_round
 from tasks.gpu import children_end_first
 from tasks.publish_metrics import publish_metrics
@@ -33,13 +32,13 @@ def run_round(key: str) -> dict[str, float | None]:
     """Sample, train both roles, measure and track; finished steps are found, not done again.
 
     Args:
-        key: the cell, a training round of cells.yaml.
+        key: the cell, a training round of the plan.
 
     Raises:
         UserError: there is no such cell, or it is a start.
     """
     study = Study.here()
-    cell = _cell(study, key, training=True)
+    cell = training_round(study, key)
     with children_end_first(), shown_running(study, cell):
         responses = submit(sample_responses, study, cell)
         generator = submit(train_generator, study, cell, responses)
@@ -63,13 +62,13 @@ def run_start(key: str) -> dict[str, float | None]:
     """Measure the untrained policy under an untrained evaluator: round 0.
 
     Args:
-        key: the cell, a start of cells.yaml.
+        key: the cell, a start of the plan.
 
     Raises:
         UserError: there is no such cell, or it is a training round.
     """
     study = Study.here()
-    cell = _cell(study, key, training=False)
+    cell = start_of_arms(study, key)
     with children_end_first(), shown_running(study, cell):
         evaluation = submit(evaluate_round, study, cell, None, None)
         metrics = submit(publish_metrics, study, cell, evaluation)
@@ -77,20 +76,3 @@ def run_start(key: str) -> dict[str, float | None]:
         finish([evaluation, metrics, tracked])
         figures: dict[str, float | None] = metrics.result()
         return figures
-
-
-def _cell(study: Study, key: str, *, training: bool) -> Cell:
-    """Look a cell up; one of the other kind is refused, whose artefacts this flow would spoil."""
-    plan = study.plan
-    cell = plan.cell(key)
-    wanted, flow_name, other = (
-        (plan.cells, "round", "start") if training else (plan.starts, "start", "round")
-    )
-    if key not in wanted:
-        raise UserError(
-            doing=f"running the flow `{flow_name}`",
-            got=f"{key}, round {cell.recipe.round} of its arm",
-            expected=f"one of {', '.join(wanted)}",
-            remedy=f"run `python -m flows {other} {key}`",
-        )
-    return cell

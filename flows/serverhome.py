@@ -12,6 +12,7 @@ import logging
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
@@ -24,26 +25,37 @@ _WHAT: Final = "the Prefect server "
 _POLL_SECONDS: Final = 0.2
 
 
+@dataclass(frozen=True)
 class Place:
-    """A home with a server.
+    """Where a Prefect server is.
 
     Attributes:
         address: the API's address.
         ours: it is for us to run the server.
     """
 
-    def __init__(self, home: Path, address: str, *, ours: bool, stack: ExitStack) -> None:
-        self.address = address
-        self.ours = ours
-        self._home = home
-        self._stack = stack
+    address: str
+    ours: bool
+
+
+@dataclass(frozen=True)
+class HomePlace(Place):
+    """The place of a home's server.
+
+    Attributes:
+        home: Prefect's home.
+        stack: what is held until the body ends.
+    """
+
+    home: Path
+    stack: ExitStack
 
     def wait_for_users(self) -> None:
         """Return when no other command uses our server; none can begin to after that."""
-        if not _try_users(self._home, fcntl.LOCK_EX, self._stack):
+        if not _try_users(self.home, fcntl.LOCK_EX, self.stack):
             print("Other commands use the Prefect server: it ends with the last of them.")
             print("(Ctrl-C ends it now, and they fail.)", flush=True)
-            while not _try_users(self._home, fcntl.LOCK_EX, self._stack):
+            while not _try_users(self.home, fcntl.LOCK_EX, self.stack):
                 time.sleep(_POLL_SECONDS)
 
 
@@ -55,7 +67,7 @@ def server_place(
     *,
     watch: bool = False,
     seconds: float = 180.0,
-) -> Iterator[Place]:
+) -> Iterator[HomePlace]:
     """Take the place of a home's server for the body, or join the server that is running.
 
     Args:
@@ -75,12 +87,12 @@ def server_place(
             held = try_exclusive(lock, _WHAT + address)
             if held is not None:
                 stack.enter_context(held)
-                place = Place(home, address, ours=True, stack=stack)
+                place = HomePlace(address, True, home, stack)
                 break
             found = _address_in(lock)
             if found and answers(found) and _join(home, found, stack, watch=watch):
                 logger.info("using %s", describe_holder(lock))
-                place = Place(home, found, ours=False, stack=stack)
+                place = HomePlace(found, False, home, stack)
                 break
             if time.monotonic() > give_up:
                 raise UserError(

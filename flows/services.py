@@ -22,7 +22,7 @@ from typing import Final
 from dynamicrubric.boundary import sentence_for
 from dynamicrubric.errors import InstrumentError, UserError
 from flows.askserver import check_answers, check_schedules
-from flows.serverhome import Place, server_place
+from flows.serverhome import HomePlace, Place, server_place
 from tasks.guarded import guarded_command
 from tasks.logtail import last_lines
 
@@ -82,23 +82,24 @@ def _without_trace(record: logging.LogRecord) -> bool:
     return True
 
 
-def free_port() -> int:
-    """Return a port on loopback that nobody listens on."""
-    with socket.socket() as probe:
-        probe.bind((LOOPBACK, 0))
-        return int(probe.getsockname()[1])
+@contextmanager
+def reserved_port(port: int = 0, what: str = "a server") -> Iterator[int]:
+    """Keep a port on loopback for a server of ours, from before it listens until the body ends.
 
+    Linux lets two processes bind a port while at most one listens, if both allow it; servers do.
+    Everybody else, also who asks for any free port, does not get it.
 
-def check_port(port: int, what: str) -> None:
-    """Refuse a port that is in use or not allowed, in a sentence.
+    Args:
+        port: the port; 0 for any free one.
+        what: what is going to listen there.
 
     Raises:
-        UserError: names the port and what to do.
+        UserError: the port is in use or not allowed; says what to do.
     """
-    with socket.socket() as probe:
-        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    with socket.socket() as held:
+        held.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
-            probe.bind((LOOPBACK, port))
+            held.bind((LOOPBACK, port))
         except (OSError, OverflowError) as error:
             raise UserError(
                 doing=f"starting {what} on {LOOPBACK}:{port}",
@@ -107,12 +108,13 @@ def check_port(port: int, what: str) -> None:
                 remedy="end what uses it (another `make ui`?), or name another port: "
                 "python -m flows ui --prefect-port 4201 --mlflow-port 5001",
             ) from None
+        yield int(held.getsockname()[1])
 
 
 @contextmanager
 def prefect_server(
     root: Path, port: int | None = None, *, ui: bool = False, schedules: bool = False
-) -> Iterator[str]:
+) -> Iterator[Place]:
     """Run a Prefect server for the body, unless there is one already.
 
     That may be one that PREFECT_API_URL names, or one of this project that is running: a study's,
@@ -126,7 +128,7 @@ def prefect_server(
         schedules: whether it is for a worker: with the background services.
 
     Yields:
-        The API's address, which is in this process's environment for the body.
+        Where it is; its address is in this process's environment for the body.
 
     Raises:
         UserError: the server that PREFECT_API_URL names does not answer, the port is in use, or a
@@ -136,32 +138,31 @@ def prefect_server(
     given = os.environ.get("PREFECT_API_URL")
     if given and not ui:
         check_answers(given)
-        yield given
+        yield Place(given, ours=False)
         return
     os.environ.update(prefect_environment(root))
     home = Path(os.environ["PREFECT_HOME"])
-    own = f"http://{LOOPBACK}:{port or free_port()}/api"
-    with server_place(home, own, _is_healthy, watch=ui) as place, ExitStack() as stack:
+    with ExitStack() as stack:
+        own = f"http://{LOOPBACK}:{port or stack.enter_context(reserved_port())}/api"
+        place = stack.enter_context(server_place(home, own, _is_healthy, watch=ui))
         if schedules and not place.ours:
             check_schedules(place.address)
         if place.ours:
-            stack.enter_context(
-                _server(root, place, checked=port is not None, all_services=ui or schedules)
-            )
+            if port is not None:  # not before: who joins a server there is welcome
+                stack.enter_context(reserved_port(port, "the Prefect page"))
+            stack.enter_context(_server(root, place, all_services=ui or schedules))
         os.environ["PREFECT_API_URL"] = place.address
         try:
-            yield place.address
+            yield place
         finally:
             _send_what_is_left()
             os.environ.pop("PREFECT_API_URL", None)
 
 
 @contextmanager
-def _server(root: Path, place: Place, *, checked: bool, all_services: bool) -> Iterator[None]:
+def _server(root: Path, place: HomePlace, *, all_services: bool) -> Iterator[None]:
     """Run our server for the body, and until the last command that uses it has ended."""
     port = int(place.address.rpartition(":")[2].removesuffix("/api"))
-    if checked:
-        check_port(port, "the Prefect page")
     log = root / "work" / "logs" / "prefect-server.log"
     environment = _server_environment(port, all_services=all_services)
     with running(_server_command(port), log, environment) as server:

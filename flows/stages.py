@@ -23,6 +23,9 @@ from tasks.guarded import guarded_command
 
 WARM_STAGES: Final = tuple(f"warm_start@{role}" for role in ROLES)
 STOP_SECONDS: Final = 30.0
+STAGES_AHEAD: Final = 1
+"""Stages begun beyond the slots. Between two GPU steps DVC and Prefect take a quarter of a minute a
+cell, in which the slot would stand empty; a step takes its slot when it begins (`tasks.gpu`)."""
 TASK_RUN: Final = "DYNAMICRUBRIC_TASK_RUN"
 """Tells a stage's command which task of the study runs it; see `flows.nesting`."""
 _OURS: Final = {
@@ -142,13 +145,13 @@ def steps_of(cell: Cell) -> int:
 
 
 class StageRunner:
-    """Runs stages with `dvc repro -s`, as many at a time as there are slots."""
+    """Runs stages with `dvc repro -s`, `STAGES_AHEAD` more at a time than there are slots."""
 
     def __init__(self, root: Path, slots: int, fresh: Collection[str] = ()) -> None:
         """Run in the project folder `root`; the stages named `fresh` have nothing to do."""
         self._root = root
         self._fresh = frozenset(fresh)
-        self._slots = Slots(slots)
+        self._slots = Slots(slots + STAGES_AHEAD)
         self._running: set[subprocess.Popen[bytes]] = set()
         self._stopped = False
         self._starting = threading.Lock()  # a process is in `_running` before `stop` looks
@@ -205,6 +208,11 @@ class StageRunner:
         """
         name = f"dvc-{stage.name.partition('@')[0]}.log"
         return self._root / "work" / "logs" / stage.group / name
+
+    @property
+    def is_stopped(self) -> bool:
+        """Whether `stop` was called: what ends after that has not failed by itself."""
+        return self._stopped
 
     def stop(self) -> None:
         """End all running stages: first their commands, which end their GPU work, then DVC."""

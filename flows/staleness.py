@@ -20,7 +20,7 @@ def fresh_stages(root: Path, stages: Sequence[Stage]) -> frozenset[str]:
     """Return the stages that DVC would pass over, whatever happens to the others.
 
     Args:
-        root: the project's folder, its cells.yaml as params.yaml wants it.
+        root: the project's folder, its plan as params.yaml wants it.
         stages: all stages, each after the ones it waits for.
 
     Returns:

@@ -61,8 +61,8 @@ def worker() -> int:
     """
     study = Study.here()
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # `kill` ends it as Ctrl-C does
-    with prefect_server(study.root, schedules=True) as address, work(study.root) as process:
-        print(f"A worker runs what {address} asks for; its log: {log_path(study.root)}")
+    with prefect_server(study.root, schedules=True) as place, work(study.root) as process:
+        print(f"A worker runs what {place.address} asks for; its log: {log_path(study.root)}")
         print("Ctrl-C ends it, and what it runs.", flush=True)
         while process.poll() is None:
             time.sleep(0.5)

@@ -1,7 +1,10 @@
 """What `work/` keeps that no published artefact needs, and its removal.
 
 A step's work folder holds a second link to its artefact, so that a step whose out DVC has emptied
-is found again, and the checkpoints of one that was stopped. Nothing takes them away by itself.
+is found again, and the checkpoints of one that was stopped. `work/retired` has the folders of cells
+that are not planned any more, links too. Only estimates read those: a cell that comes back is
+restored by DVC, from its cache, or else step by step from the work folders. Nothing takes any of it
+away by itself, and nothing here touches DVC's cache.
 """
 
 from __future__ import annotations
@@ -19,6 +22,10 @@ from tasks.record import FINISHED, prune_work, unneeded_work
 from tasks.study import Study
 
 DATA_DIR = "data"
+COMES_BACK = (
+    "A cell that is planned again is restored from DVC's cache, .dvc/cache, or else from its "
+    "finished steps in work/steps; with neither it is trained anew."
+)
 
 
 @dataclass(frozen=True)
@@ -52,7 +59,8 @@ def clean(study: Study, *, unfinished: bool, remove: bool) -> list[Unneeded]:
         steps, keep = study.work / "steps", _needed(study, unfinished=unfinished)
         found = [_describe(path) for path in unneeded_work(steps, keep)]
         retired = sorted((study.work / "retired").glob("*"))
-        found += [Unneeded(path, _size(path), "a cell that is not planned") for path in retired]
+        why = "not planned any more; only estimates read it"
+        found += [Unneeded(path, _size(path), why) for path in retired]
         if remove:
             prune_work(steps, keep)
             for path in retired:
@@ -79,6 +87,8 @@ def say_clean(study: Study, *, unfinished: bool, remove: bool, say: Callable[[st
         say(f"{entry.num_bytes / 1e6:10.1f} MB  {place}  {entry.why}")
     total = f"{sum(entry.num_bytes for entry in found) / 1e6:.1f} MB in {len(found)} folders"
     say(f"Removed {total}." if remove else f"{total}; nothing is removed without --remove.")
+    if found:
+        say(COMES_BACK)
 
 
 def _needed(study: Study, *, unfinished: bool) -> set[str]:

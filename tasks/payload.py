@@ -26,6 +26,8 @@ MAX_PARAM_LETTERS: Final = 500
 MAX_TABLE_BYTES: Final = 16 * 2**20
 NUM_SAMPLE_ROWS: Final = 200
 TABLES: Final = ("rubrics", "verdicts", "responses")
+STUDY_TAG: Final = "dr.study."
+"""Begins the name of each study's tag."""
 
 
 @dataclass(frozen=True)
@@ -134,9 +136,14 @@ def path_hash(plan: Plan, arm: str, seed: int) -> str:
     return hash_of([plan.cell(key).id for key in plan.paths[(arm, seed)]])[:16]
 
 
-def study_hash(plan: Plan) -> str:
-    """Return what names a study: a hash of all its paths."""
-    return hash_of([[arm, seed, path_hash(plan, arm, seed)] for arm, seed in plan.paths])[:16]
+def study_tag(plan: Plan) -> str:
+    """Return the name of a study's own tag, which holds a hash of all its paths.
+
+    A tag a study, since studies share arms. The `h` lets the name be searched for without
+    backticks: the tracker's filters read digits after a dot as a number.
+    """
+    paths = [[arm, seed, path_hash(plan, arm, seed)] for arm, seed in plan.paths]
+    return f"{STUDY_TAG}h{hash_of(paths)[:8]}"
 
 
 def arm_params(plan: Plan, config: Config, arm: str, seed: int) -> dict[str, str]:

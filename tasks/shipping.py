@@ -1,8 +1,11 @@
-"""What goes to the tracker: one run an arm and seed, under it one a round, and the comparison.
+"""What goes to the tracker: one run an arm and seed, and under it one a round.
 
 Files come first: workers write artefacts and logs, and this ships what is finished. A cell that
 arms share has a run under each of them. Shipping twice changes nothing, so `ship_study` also fills
-in what a tracker that was away has missed.
+in what a tracker that was away has missed. The comparison goes there by `tasks.shipcomparison`.
+
+Arms and rounds may be parts of several studies: each study has a tag of its own (`study_tag`) on
+all its runs, which is added and never taken away.
 
 A run's status comes from the round's result alone. An arm's run is SCHEDULED between its rounds and
 FINISHED once all of them are. A process that died leaves RUNNING, which `reconcile` turns into
@@ -17,15 +20,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from dynamicrubric.config import Config
-from dynamicrubric.metrics import ROUND_METRICS
 from dynamicrubric.plan import Cell, Plan
-from dynamicrubric.report import Comparison
 from dynamicrubric.report.cellfiles import EVALUATION, find_cell
 from dynamicrubric.report.text import markdown_inline
-from tasks.disk import sha256_of
 from tasks.identity import hash_of
-from tasks.locks import HeldLock, SlotLock
 from tasks.payload import (
+    STUDY_TAG,
     Point,
     RoundPayload,
     arm_params,
@@ -35,18 +35,19 @@ from tasks.payload import (
     path_hash,
     sendable,
     short_params,
-    study_hash,
+    study_tag,
     write_tables,
 )
 from tasks.tracking import (
-    LOCKS,
     Status,
     Store,
     TrackingOutcome,
     is_orphan,
     is_running,
+    is_shipped,
     open_store,
     shipping,
+    writing,
 )
 
 if TYPE_CHECKING:
@@ -68,7 +69,7 @@ def open_round(
 
     def act() -> Iterator[str]:
         store = open_store(root, owner)
-        with _writing(root, f"opening {key}"):
+        with writing(root, f"opening {key}"):
             for parent, arm, seed in _parents(store, plan, key, config):
                 store.adopt(parent)
                 yield _claim(store, plan, cell, parent, arm, seed)
@@ -81,7 +82,7 @@ def close_round(plan: Plan, key: str, root: Path, *, reason: str) -> TrackingOut
 
     def act() -> Iterator[str]:
         store = open_store(root)
-        with _writing(root, f"closing {key}"):
+        with writing(root, f"closing {key}"):
             for run in store.find(cell_id=plan.cell(key).id):
                 if is_running(run):
                     store.close(run.info.run_id, "FAILED", reason)
@@ -135,71 +136,12 @@ def ship_study(plan: Plan, root: Path, config: Config) -> TrackingOutcome:
     return shipping("tracking the study", lambda: tuple(act()))
 
 
-def log_comparison(
-    plan: Plan, comparison: Comparison, root: Path, config: Config
-) -> TrackingOutcome:
-    """Log the comparison to a run of its own: means by round and arm, differences, all files.
-
-    Raises:
-        ValueError: the comparison is partial; a tracker would show it as the study's.
-    """
-    if comparison.faults:
-        raise ValueError("a partial comparison is none of the tracker's")
-    table = comparison.outcomes
-    report = sorted(comparison.report.rglob("*.*")) if comparison.report else []
-    files = [path for path in (*comparison.files, *report) if path.is_file()]
-    study, content = study_hash(plan), hash_of([sha256_of(path) for path in files])
-    points = [
-        Point(f"{metric}/{arm}", value, number)
-        for metric in ROUND_METRICS
-        for arm in table.arms
-        for number in range(table.last_round + 1)
-        if (value := table.mean(arm, number, metric)) is not None
-    ]
-    points += _difference_points(comparison)
-
-    def act() -> tuple[str, ...]:
-        store = open_store(root)
-        with _writing(root, "the comparison"):
-            old = store.find(kind="comparison", study=study)
-            shipped = [run.info.run_id for run in old if _is_shipped(run, content)]
-            if shipped:
-                return (shipped[0],)
-            tags = {"dr.kind": "comparison", "dr.study": study, "dr.content": content}
-            run_id = store.create("comparison", tags)
-            store.send_points(run_id, points, store.client.get_run(run_id).info.start_time)
-            for path in comparison.files:
-                store.client.log_artifact(run_id, str(path))
-            if comparison.report is not None:
-                store.client.log_artifacts(run_id, str(comparison.report), "report")
-            store.client.log_text(run_id, config_text(config), "config/params.json")
-            store.close(run_id, "FINISHED")
-            store.replace(old, run_id)
-        return (run_id,)
-
-    return shipping("tracking the comparison", act)
-
-
-def _difference_points(comparison: Comparison) -> list[Point]:
-    """Return each difference, its interval's ends and its corrected p-value at its round."""
-    return [
-        Point(f"difference/{found.metric}/{found.other}/{name}", value, found.round)
-        for found in comparison.differences
-        for name, value in zip(
-            ("mean", "low", "high", "p_corrected"),
-            (found.mean, *(found.estimate.interval or (None, None)), found.p_corrected),
-            strict=True,
-        )
-        if value is not None
-    ]
-
-
 def reconcile(root: Path) -> TrackingOutcome:
     """Close as KILLED every RUNNING run whose process is gone; return those closed."""
 
     def act() -> Iterator[str]:
         store = open_store(root)
-        with _writing(root, "closing the runs of dead processes"):
+        with writing(root, "closing the runs of dead processes"):
             for run in store.client.search_runs(
                 [store.experiment_id], "attributes.status = 'RUNNING'", max_results=50_000
             ):
@@ -210,15 +152,10 @@ def reconcile(root: Path) -> TrackingOutcome:
     return shipping("closing the runs of dead processes", lambda: tuple(act()))
 
 
-def _writing(root: Path, what: str) -> HeldLock:
-    """Hold the lock of all who make or replace runs: two would make the same run twice."""
-    return SlotLock(root / LOCKS / "mlflow-runs", 1).acquire(what)
-
-
 def _ship(
     store: Store, plan: Plan, payload: RoundPayload, root: Path, config: Config
 ) -> tuple[str, ...]:
-    with _writing(root, f"tracking {payload.cell.key}"):
+    with writing(root, f"tracking {payload.cell.key}"):
         return tuple(
             _ship_under(store, plan, payload, parent, arm, seed)
             for parent, arm, seed in _parents(store, plan, payload.cell.key, config)
@@ -231,7 +168,8 @@ def _ship_under(
     """Ship a round to one arm's run; return the round's run."""
     cell, content = payload.cell, payload.files.content_hash
     for run in store.find(cell_id=cell.id, parent=parent):
-        if _is_shipped(run, content):
+        if is_shipped(run, content):
+            _add_tag(store, run, study_tag(plan))
             _settle(store, plan, parent, arm, seed)
             return str(run.info.run_id)
     store.adopt(parent)
@@ -277,27 +215,28 @@ def _fill(store: Store, run_id: str, payload: RoundPayload) -> None:
 
 def _parents(store: Store, plan: Plan, key: str, config: Config) -> Iterator[tuple[str, str, int]]:
     """Find or make the run of each arm and seed whose path holds the cell."""
-    study = study_hash(plan)
     for (arm, seed), path in plan.paths.items():
         if key not in path:
             continue
         name = {"kind": "arm", "arm": arm, "seed": seed, "path": path_hash(plan, arm, seed)}
         found = store.find(**name)
         if not found:
-            yield _make_parent(store, plan, config, name, study), arm, seed
+            yield _make_parent(store, plan, config, name), arm, seed
             continue
-        if found[0].data.tags.get("dr.study") != study:  # another arm of the study has changed
-            store.send_tags(found[0].info.run_id, {"dr.study": study})
+        _add_tag(store, found[0], study_tag(plan))
         yield str(found[0].info.run_id), arm, seed
 
 
-def _make_parent(
-    store: Store, plan: Plan, config: Config, name: Mapping[str, object], study: str
-) -> str:
+def _add_tag(store: Store, run: Run, name: str) -> None:
+    if name not in run.data.tags:
+        store.send_tags(run.info.run_id, {name: "1"})
+
+
+def _make_parent(store: Store, plan: Plan, config: Config, name: Mapping[str, object]) -> str:
     arm, seed = str(name["arm"]), int(str(name["seed"]))
     text = config_text(config)
     tags = {f"dr.{key}": str(value) for key, value in name.items()}
-    tags |= {"dr.study": study, "dr.config_hash": hash_of(config.model_dump(mode="json"))}
+    tags |= {study_tag(plan): "1", "dr.config_hash": hash_of(config.model_dump(mode="json"))}
     tags[NOTE] = markdown_inline(config.study.arms[arm].question)
     run_id = store.create(f"{arm} s{seed}", tags)
     store.send_params(run_id, arm_params(plan, config, arm, seed))
@@ -317,8 +256,12 @@ def _claim(store: Store, plan: Plan, cell: Cell, parent: str, arm: str, seed: in
         for run in there
         if is_running(run) and not is_orphan(run) and run.data.tags.get("dr.cell_id") == cell.id
     ]
+    # What is put aside was a part of other studies too: so is what takes its place.
+    studies = {name: "1" for run in there for name in run.data.tags if name.startswith(STUDY_TAG)}
+    studies[study_tag(plan)] = "1"
     if ours:
         run_id = str(ours[0].info.run_id)
+        store.send_tags(run_id, studies)
         store.adopt(run_id)
     else:
         tags = {
@@ -330,7 +273,7 @@ def _claim(store: Store, plan: Plan, cell: Cell, parent: str, arm: str, seed: in
             "dr.round": str(cell.recipe.round),
             "dr.cell": cell.key,
             "dr.cell_id": cell.id,
-            "dr.study": study_hash(plan),
+            **studies,
         }
         run_id = store.create(f"{arm} s{seed} round {cell.recipe.round}", tags)
     store.replace(there, run_id)
@@ -352,7 +295,3 @@ def _settle(store: Store, plan: Plan, parent: str, arm: str, seed: int) -> None:
     status: Status = "FINISHED" if wanted <= finished else "SCHEDULED"
     if str(store.client.get_run(parent).info.status) != status:
         store.close(parent, status)
-
-
-def _is_shipped(run: Run, content: str) -> bool:
-    return str(run.info.status) == "FINISHED" and run.data.tags.get("dr.content") == content

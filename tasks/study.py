@@ -70,7 +70,7 @@ class Study:
 
     @cached_property
     def plan(self) -> Plan:
-        """The lattice, checked against cells.yaml."""
+        """The lattice, checked against cells.yaml and cells.json."""
         return load_plan(self.config, self.root / "cells.yaml")
 
     @property

@@ -9,7 +9,8 @@ from pathlib import Path
 from typing import Final
 
 from dynamicrubric.plan import Plan
-from tasks.tracking import Store, open_store, shipping, tracker_page
+from tasks.trackerserver import tracker_page
+from tasks.tracking import Store, open_store, shipping
 
 PAGE: Final = "DYNAMICRUBRIC_MLFLOW_PAGE"
 """Where `make ui` serves the runs of a local store, when it is not the default."""

@@ -14,19 +14,18 @@ import logging
 import os
 import socket
 import sqlite3
-import sys
 import tempfile
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, Literal, TypeVar
-from urllib.parse import urlsplit
 
 from dynamicrubric.errors import UserError
-from tasks.locks import SlotLock
+from tasks.locks import HeldLock, SlotLock
 from tasks.payload import Point
 from tasks.process import machine_id, start_ticks
+from tasks.trackerserver import ENVIRONMENT, FOLDER, default_uri, own_uri
 
 if TYPE_CHECKING:
     from mlflow import MlflowClient
@@ -35,18 +34,9 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 EXPERIMENT: Final = "dynamicrubric"
-FOLDER: Final = "work/mlflow"
 LOCKS: Final = "work/locks"
 MAX_METRICS_A_CALL: Final = 1000
 MAX_PARAMS_A_CALL: Final = 100
-LOOPBACK: Final = ("127.0.0.1", "localhost", "::1")
-ENVIRONMENT: Final[Mapping[str, str]] = {
-    "MLFLOW_DISABLE_TELEMETRY": "true",
-    "MLFLOW_HTTP_REQUEST_MAX_RETRIES": "1",  # 7 by default: four minutes until a call gives up
-    "MLFLOW_HTTP_REQUEST_TIMEOUT": "20",
-    "MLFLOW_SUPPRESS_PRINTING_URL_TO_STDOUT": "true",
-}
-"""Set before MLflow is imported, unless the user has set it."""
 _FOR_SHIPPING: Final = (
     "mlflow",
     "mlflow.db",
@@ -101,22 +91,6 @@ def prepare_store(root: Path) -> TrackingOutcome:
         return ()
 
     return shipping("preparing the tracking store", act)
-
-
-def default_uri(root: Path) -> str:
-    """Return where runs go: MLFLOW_TRACKING_URI, or a SQLite file in the project's work folder."""
-    return os.environ.get("MLFLOW_TRACKING_URI") or _own_uri(root)
-
-
-def tracker_page(root: Path) -> str | None:
-    """Return where a tracking server shows its pages; None if the store is a local file.
-
-    What an address says of a user and a password is left out.
-    """
-    parts = urlsplit(default_uri(root))
-    if parts.scheme not in ("http", "https"):
-        return None
-    return parts._replace(netloc=parts.netloc.rpartition("@")[2]).geturl()
 
 
 @dataclass(frozen=True)
@@ -207,6 +181,16 @@ def _chunks(items: Iterable[T], size: int) -> Iterator[list[T]]:
         yield whole[start : start + size]
 
 
+def writing(root: Path, what: str) -> HeldLock:
+    """Hold the lock of all who make or replace runs: two would make the same run twice."""
+    return SlotLock(root / LOCKS / "mlflow-runs", 1).acquire(what)
+
+
+def is_shipped(run: Run, content: str) -> bool:
+    """Say whether a run holds this content, whole."""
+    return str(run.info.status) == "FINISHED" and run.data.tags.get("dr.content") == content
+
+
 def is_running(run: Run) -> bool:
     """Say whether a run is marked RUNNING."""
     return str(run.info.status) == "RUNNING"
@@ -255,7 +239,7 @@ def open_store(root: Path, owner: int | None = None) -> Store:
         if experiment is None:
             made = client.create_experiment(EXPERIMENT, artifacts if local else None)
             return Store(client, uri, made, owner)
-    if uri == _own_uri(root) and experiment.artifact_location != artifacts:
+    if uri == own_uri(root) and experiment.artifact_location != artifacts:
         raise UserError(
             doing="opening the tracking store",
             got=f"a store that keeps its files in {experiment.artifact_location}",
@@ -263,10 +247,6 @@ def open_store(root: Path, owner: int | None = None) -> Store:
             remedy=f"the project was moved: remove {root / FOLDER}, its runs are shipped anew",
         )
     return Store(client, uri, experiment.experiment_id, owner)
-
-
-def _own_uri(root: Path) -> str:
-    return f"sqlite:///{(root / FOLDER / 'mlflow.db').resolve()}"
 
 
 def _migrate(uri: str) -> None:
@@ -313,37 +293,3 @@ def _trouble() -> tuple[type[Exception], ...]:
     from sqlalchemy.exc import SQLAlchemyError
 
     return (MlflowException, SQLAlchemyError, CommandError, sqlite3.Error, OSError, UserError)
-
-
-def ui_command(root: Path, *, host: str = "127.0.0.1", port: int = 5000) -> list[str]:
-    """Return the command of a small web server for the store; run it with `ui_environment()`.
-
-    Raises:
-        UserError: the address is not loopback: this server asks nobody for a password. Or the store
-            is a server's, which has pages of its own.
-    """
-    if (page := tracker_page(root)) is not None:
-        raise UserError(
-            doing="starting the MLflow page",
-            got=f"the tracking server {page}",
-            expected="a store in a file",
-            remedy="look at that server's own pages",
-        )
-    if host not in LOOPBACK:
-        raise UserError(
-            doing="starting the MLflow page",
-            got=f"the address {host}",
-            expected="127.0.0.1: who reaches the page can change and delete runs",
-            remedy="reach it from another machine through `ssh -L`",
-        )
-    return [
-        sys.executable, "-m", "mlflow", "server",
-        "--host", host, "--port", str(port), "--workers", "1",
-        "--backend-store-uri", default_uri(root),
-        "--default-artifact-root", (root / FOLDER / "artifacts").resolve().as_uri(),
-    ]  # fmt: skip
-
-
-def ui_environment() -> dict[str, str]:
-    """Return the environment of `ui_command`: no job consumers (250 MB each), no telemetry."""
-    return {**os.environ, **ENVIRONMENT, "MLFLOW_SERVER_ENABLE_JOB_EXECUTION": "false"}

@@ -49,7 +49,7 @@ class GrpoSettings:
         steps: optimiser steps.
         prompts_per_step: groups in a step.
         group_size: completions in a group.
-        learning_rate: constant over the steps.
+        learning_rate: the highest; it rises over the first steps (at most 10) and falls to 0.
         kl_beta: weight of the KL to the model that the round started from.
         temperature: of sampling, and of the log-probabilities that are trained.
         max_tokens: longest completion.

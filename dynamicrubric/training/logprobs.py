@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from unittest.mock import patch
 
 from trl.trainer import utils
 
@@ -24,5 +23,9 @@ def completions_only() -> Iterator[None]:
     The values are those of TRL's other way to rounding. A TRL that asks in another way raises
     AttributeError: then this module has to be looked at, and may be needless.
     """
-    with patch.object(utils, SWITCH, lambda device: True):
+    asked = getattr(utils, SWITCH)
+    setattr(utils, SWITCH, lambda device: True)
+    try:
         yield
+    finally:
+        setattr(utils, SWITCH, asked)

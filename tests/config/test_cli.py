@@ -117,9 +117,9 @@ def test_cli_validate_says_what_the_study_asks_for_and_writes_nothing(project: P
 def test_cli_plan_writes_the_cells_once(project: Path) -> None:
     done = dynamicrubric("plan", cwd=project)
     assert (done.returncode, done.stderr) == (0, "")
-    assert done.stdout.startswith("Wrote cells.yaml\n11 cells")
+    assert done.stdout.startswith("Wrote cells.yaml and cells.json\n11 cells")
     again = dynamicrubric("plan", cwd=project)
-    assert again.stdout.startswith("Unchanged: cells.yaml")
+    assert again.stdout.startswith("Unchanged: cells.yaml and cells.json")
     rows = [line.split() for line in done.stdout.splitlines()]
     assert ["stale", "1", "=", "coevolved", "=", "coevolved", "s1-r2", "s1-r3"] in rows
     assert "0 of 11 cells are trained." in done.stdout
@@ -158,9 +158,19 @@ def test_cli_plan_check_of_an_older_plan_exits_one_and_leaves_it(project: Path) 
     done = dynamicrubric("plan", "--check", cwd=project)
     assert done.returncode == 1
     assert done.stderr == (
-        "cells.yaml does not match params.yaml. Run `dynamicrubric plan`, and commit both files.\n"
+        "cells.yaml and cells.json do not match params.yaml. Run `dynamicrubric plan`, and commit "
+        "params.yaml, cells.yaml and cells.json together.\n"
     )
     assert (project / "cells.yaml").read_bytes() == before
+
+
+@pytest.mark.parametrize("name", ["cells.yaml", "cells.json"])
+def test_cli_plan_check_names_the_file_that_differs(project: Path, name: str) -> None:
+    dynamicrubric("plan", cwd=project)
+    (project / name).write_text("{}\n", encoding="utf-8")
+    done = dynamicrubric("plan", "--check", cwd=project)
+    assert done.returncode == 1
+    assert done.stderr.startswith(f"{name} does not match params.yaml. Run `dynamicrubric plan`")
 
 
 def test_cli_plan_check_without_a_plan_exits_one(project: Path) -> None:

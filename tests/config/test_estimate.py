@@ -98,6 +98,23 @@ def test_estimate_counts_each_seeds_grid_unless_it_is_measured(tmp_path: Path) -
     assert whole.seconds == len(plan.cells) * 20.0 + 60.0
 
 
+def test_estimate_of_the_longest_chain_has_one_warm_start_and_the_grid_that_waits_for_it(
+    tmp_path: Path,
+) -> None:
+    plan = plan_of(run=["coevolved", "stale"], seeds=[1, 2], rounds=2)
+    record(tmp_path / "data/prepared", "prepare", 5.0)
+    for role, seconds in (("policy", 100.0), ("generator", 40.0)):
+        settings = plan.shared["warm_start"][role]["settings"]
+        record(tmp_path / f"data/warm/{role}", "warm_start", seconds, settings=settings)
+    policy(tmp_path / "data/runs/cell/policy", 20.0)
+    record(tmp_path / "data/grid/s9", "evaluate_grid", 30.0, seed=9)
+    found = estimate_plan(plan, tmp_path)
+    assert found is not None
+    assert found.longest == 5.0 + 100.0 + 2 * 20.0 + 30.0
+    assert found.seconds == 5.0 + 140.0 + len(plan.cells) * 20.0 + 2 * 30.0
+    assert found.wall_seconds(2) == found.longest
+
+
 @pytest.mark.parametrize("text", ["", "{", "[]", '{"step": "train_policy"}'])
 def test_estimate_passes_over_records_it_cannot_read(tmp_path: Path, text: str) -> None:
     policy(tmp_path / "data/runs/whole/policy", 20.0)

@@ -25,7 +25,7 @@ ROOT = Path(__file__).resolve().parents[2]
 
 def planned(**study: Any) -> Plan:
     """Expand the default study with changes of its arms, seeds or rounds."""
-    config: Config = load_config(ROOT / "params.yaml")
+    config: Config = load_config(ROOT / "profiles/postcards.yaml")
     arms = study.pop("arms", ("coevolved", "stale", "frozen", "static"))
     chosen = {name: config.study.arms[name] for name in arms}
     all_run = {"groups": {}, "run": None}
@@ -52,7 +52,7 @@ def test_grid_of_each_seed_reads_the_pairs_first_two_rounds() -> None:
 
 
 def test_group_grid_trains_p_1_under_each_generator_of_the_grid() -> None:
-    study = load_config(ROOT / "params.yaml").study
+    study = load_config(ROOT / "profiles/postcards.yaml").study
     (group,) = study.groups["grid"]
     assert set(group.arms) == set(UNDER.values())
     plan = planned(arms=group.arms, rounds=group.rounds)
@@ -94,7 +94,7 @@ def test_plan_without_the_pair_or_its_rounds_has_no_grid(study: dict[str, Any]) 
     ],
 )
 def test_arm_that_has_the_name_alone_makes_no_grid(arm: str, generator: dict[str, Any]) -> None:
-    config = load_config(ROOT / "params.yaml")
+    config = load_config(ROOT / "profiles/postcards.yaml")
     other = ArmConfig.model_validate({"question": "Is it what its name says?"} | {
         "generator": generator
     })  # fmt: skip

@@ -19,8 +19,8 @@ from dynamicrubric.errors import UserError
 from dynamicrubric.plan import (
     CellRecipe,
     Plan,
+    differing,
     expand,
-    is_written,
     load_plan,
     parse_recipe,
     plan_document,
@@ -222,7 +222,7 @@ def test_plan_upfront_training_is_that_of_the_arms_own_rounds(document: dict[str
 
 
 def test_plan_of_the_whole_study_shares_first_rounds() -> None:
-    config = Config.model_validate(load_yaml(ROOT / "params.yaml") | {})
+    config = Config.model_validate(load_yaml(ROOT / "profiles/postcards.yaml") | {})
     chosen = config.model_copy(update={"study": config.study.model_copy(update={"run": "study"})})
     plan = expand(chosen)
     # 7 arms x 5 seeds and 10 x 3, each 3 rounds; round 1 of coevolved is also that of once, stale
@@ -325,6 +325,16 @@ def test_plan_arms_that_differ_in_nothing_that_a_round_reads_are_refused(
         "generator": {"update": "none", "learning_rate": 1e-6},
     }
     with pytest.raises(UserError, match=r"study\.arms\.frozen_again, which trains .* 'frozen'"):
+        plan_of(document)
+
+
+def test_plan_arm_whose_objective_keeps_its_ratio_is_refused(document: dict[str, Any]) -> None:
+    # Each reward is normalised, and the sum again: twice both weights are the same advantages.
+    document["study"]["arms"]["twice"] = {
+        "question": "Is it the same?",
+        "generator": {"objective": {"disc": 2.0, "anchor": 2.0}},
+    }
+    with pytest.raises(UserError, match=r"study\.arms\.twice, which trains .* 'coevolved'"):
         plan_of(document)
 
 
@@ -486,8 +496,9 @@ def test_json_of_a_plan_that_is_absent_or_another_is_noticed_and_written_anew(
         beside.unlink()
     else:
         beside.write_text(broken, encoding="utf-8")
-    with pytest.raises(UserError, match=r"cells\.json"):
+    with pytest.raises(UserError, match=r"cells\.json.*Run `dynamicrubric plan`"):
         load_plan(config, path)
+    assert differing(plan, path) == (beside,)
     assert read_structure(path) == {}
     assert write_plan(plan, path) is True
     assert load_plan(config, path) == plan
@@ -500,7 +511,7 @@ def test_write_plan_over_a_merge_conflict_writes_the_plan(
     plan, path = plan_of(document), tmp_path / "cells.yaml"
     path.write_text("<<<<<<< HEAD\narms: {}\n=======\n", encoding="utf-8")
     assert write_plan(plan, path) is True
-    assert is_written(plan, path)
+    assert differing(plan, path) == ()
 
 
 def test_load_plan_edited_by_hand_is_refused(document: dict[str, Any], tmp_path: Path) -> None:
@@ -520,12 +531,12 @@ def test_write_plan_finds_what_it_wrote_however_the_file_is_laid_out(
     write_plan(plan, path)
     text = path.read_text(encoding="utf-8")
     path.write_text("".join(text.splitlines(keepends=True)[3:]), encoding="utf-8")
-    assert is_written(plan, path)  # without its header, as an older version wrote it
+    assert differing(plan, path) == ()  # without its header, as an older version wrote it
     path.write_text(text.replace("steps: 61", "steps: 62", 1), encoding="utf-8")
-    assert not is_written(plan, path)  # the header is right, the text is not
+    assert differing(plan, path) == (path,)  # the header is right, the text is not
     document["study"]["seeds"] = [2]
     path.write_text(text, encoding="utf-8")
-    assert not is_written(plan_of(document), path)
+    assert differing(plan_of(document), path) == (path, path.with_suffix(".json"))
 
 
 def test_stage_structure_is_the_same_after_a_change_of_values(document: dict[str, Any]) -> None:
@@ -538,4 +549,4 @@ def test_stage_structure_is_the_same_after_a_change_of_values(document: dict[str
 
 def test_checked_in_cells_are_the_plan_of_the_checked_in_params() -> None:
     plan = plan_of(load_yaml(ROOT / "params.yaml"))
-    assert is_written(plan, ROOT / "cells.yaml"), "run `dynamicrubric plan`"
+    assert differing(plan, ROOT / "cells.yaml") == (), "run `dynamicrubric plan`"

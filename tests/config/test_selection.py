@@ -92,6 +92,7 @@ def test_select_seeds_and_rounds_count_for_every_arm_of_the_group(
         ((["stale", "nobody"],), "run names the arm 'nobody'; the arms are coevolved, stale"),
         ((["stale", "stale"],), "run names the arm 'stale' more than once"),
         (([],), "the name of a group, or a list of arms"),
+        (([""],), "entry 1: arms.0 = ''; expected a name of 1 to 32 characters"),
         ((None, [1, 1]), "seeds lists 1 more than once"),
         ((None, []), r"study.seeds = \[\]"),
         ((None, [-1]), "study.seeds.0 = -1"),
@@ -104,6 +105,8 @@ def test_select_of_the_impossible_is_refused_in_a_sentence(
     with pytest.raises(UserError, match=said) as caught:
         select(TEXT, *arguments)
     assert "\n" not in str(caught.value)
+    assert str(caught.value).startswith("choosing what to run: got ")  # the file is right
+    assert "params.yaml is unchanged" in str(caught.value)
 
 
 def test_select_in_a_text_that_is_no_study_says_so() -> None:

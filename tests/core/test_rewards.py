@@ -83,7 +83,7 @@ def test_r_disc_of_verdicts_all_scored_equals_r_disc(case: tuple[list[int], Rows
     weights, rows = case
     result = r_disc_of_verdicts(weights, as_verdicts(rows))
     assert result.value == pytest.approx(r_disc(weights, rows), abs=1e-12)
-    assert (result.n_scored, result.unscored_rate) == (result.n_total, 0.0)
+    assert (result.n_scored, result.n_total) == (len(rows) * len(weights),) * 2
 
 
 @given(sets_of_verdicts(max_responses=5), st.data())

@@ -91,7 +91,7 @@ def test_parse_rubric_cut_at_the_token_limit_yields_no_item(text: str) -> None:
     # Case 6: never a one-item rubric, even if what came happens to parse.
     result = parse_rubric(text, max_items=4, finish_reason="length")
     assert isinstance(result, InvalidRubric)
-    assert result.is_truncated
+    assert result.reason is InvalidReason.TRUNCATED
 
 
 def test_parse_rubric_limits_are_inclusive() -> None:

@@ -165,8 +165,8 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """One Prefect server for the projects of a test run, as a study has one; yields its address."""
     from flows.services import prefect_server
 
-    with prefect_server(tmp_path_factory.mktemp("server")) as address:
-        yield address
+    with prefect_server(tmp_path_factory.mktemp("server")) as place:
+        yield place.address
 
 
 @pytest.fixture(scope="session")

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 from prefect.client.orchestration import get_client
+from prefect.client.schemas.schedules import CronSchedule
 from prefect.exceptions import ObjectNotFound, ParameterTypeError
 from prefect.settings import PREFECT_API_URL, temporary_settings
 from prefect.utilities.schema_tools import is_valid_schema, validate
@@ -19,6 +20,7 @@ from dynamicrubric.plan import expand, write_plan
 from flows import deployed
 from flows.deploy import Offer, deploy, form_of, offers
 from flows.driver import lock_path
+from flows.schedule import wanted_schedule
 from flows.settings import Choice, lay_choice
 from tasks.locks import exclusive
 from tasks.study import Study
@@ -189,7 +191,7 @@ def client(server: str) -> Iterator[Any]:
 
 @pytest.mark.slow
 def test_registering_again_keeps_the_schedule_and_its_switch(study: Study, client: Any) -> None:
-    deploy("0 2 * * *", "Europe/Berlin", paused=True)
+    deploy(wanted_schedule("0 2 * * *", "Europe/Berlin", paused=True))
     deploy()
     found = client.read_deployment_by_name("study/ablation")
     (schedule,) = found.schedules
@@ -200,12 +202,27 @@ def test_registering_again_keeps_the_schedule_and_its_switch(study: Study, clien
     assert client.read_deployment_by_name("study/compare").schedules == []
 
 
-@pytest.mark.slow
-def test_registering_a_schedule_that_is_none_is_refused(study: Study, client: Any) -> None:
-    with pytest.raises(UserError, match="five fields"):
-        deploy("at night")
-    with pytest.raises(UserError, match="time zone"):
-        deploy("0 2 * * *", "Nowhere/City")
+@pytest.mark.parametrize(
+    ("wanted", "said"),
+    [
+        ({"cron": "at night"}, "five fields"),
+        ({"cron": "0 2 * * *", "timezone": "Nowhere/City"}, "time zone"),
+        ({"timezone": "Europe/Berlin"}, "--timezone without --cron"),
+        ({"timezone": "UTC", "paused": True}, "--timezone and --paused without --cron"),
+    ],
+)
+def test_schedule_that_is_none_is_refused(wanted: dict[str, Any], said: str) -> None:
+    with pytest.raises(UserError, match=said):
+        wanted_schedule(**wanted)
+
+
+def test_schedule_without_a_time_zone_is_in_utc_and_on() -> None:
+    found = wanted_schedule("0 2 * * *")
+    assert found is not None
+    assert isinstance(found.schedule, CronSchedule)
+    assert (found.schedule.cron, found.schedule.timezone) == ("0 2 * * *", "UTC")
+    assert found.active
+    assert wanted_schedule() is None
 
 
 @pytest.mark.slow
@@ -215,7 +232,7 @@ def test_registering_over_another_projects_deployment_is_refused(
     deploy()
     other = tmp_path / "other"
     other.mkdir()
-    for name in ("params.yaml", "cells.yaml"):
+    for name in ("params.yaml", "cells.yaml", "cells.json"):
         (other / name).write_bytes((study.root / name).read_bytes())
     monkeypatch.chdir(other)
     with pytest.raises(UserError, match="prefect deployment delete"):

@@ -11,8 +11,10 @@ import pytest
 from dynamicrubric.config import load_config
 from dynamicrubric.errors import UserError
 from dynamicrubric.plan import expand, write_plan
+from flows import __main__ as commands
 from flows import prepare as preparing
 from flows import round as rounds
+from flows import services
 from flows.prepare import run_warm_start
 from flows.round import run_round, run_start
 
@@ -49,6 +51,44 @@ def test_flow_of_a_cell_or_role_that_is_not_its_own_is_refused(
         run(key)
     assert said in str(caught.value)
     assert remedy in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (("round", "nonsense"), "'nonsense'"),
+        (("round", "coevolved-s1-r0"), "flows start coevolved-s1-r0"),
+        (("start", "coevolved-s1-r1"), "flows round coevolved-s1-r1"),
+        (("grid", "s9"), "'s9'"),
+        (("warm_start", "foo"), "'foo'"),
+        (("deploy", "--cron", "0 2 * * *", "--timezone", "Nowhere/X"), "'Nowhere/X'"),
+        (("deploy", "--cron", "at night"), "five fields"),
+        (("deploy", "--paused", "--timezone", "Europe/Berlin"), "without --cron"),
+    ],
+)
+def test_command_of_what_is_not_there_is_refused_before_a_server_is_started(
+    monkeypatch: pytest.MonkeyPatch, arguments: tuple[str, ...], said: str
+) -> None:
+    with pytest.raises(UserError) as caught:
+        command(monkeypatch, *arguments)
+    assert said in str(caught.value)
+
+
+@pytest.mark.parametrize("arguments", [("prepare",), ("compare",), ("round", "frozen-s1-r1")])
+def test_command_with_another_plan_is_refused_before_a_server_is_started(
+    project: Path, monkeypatch: pytest.MonkeyPatch, arguments: tuple[str, ...]
+) -> None:
+    (project / "cells.json").unlink()
+    with pytest.raises(UserError, match=r"cells\.json.*dynamicrubric plan"):
+        command(monkeypatch, *arguments)
+
+
+def command(monkeypatch: pytest.MonkeyPatch, *arguments: str) -> None:
+    """Run a command in this process, which may not start a server."""
+    monkeypatch.setattr(services, "prefect_server", lambda *a: pytest.fail("a server was started"))
+    monkeypatch.setattr(services, "log_sentences", lambda: None)
+    monkeypatch.setattr(services, "prefect_environment", lambda root: {})
+    commands.app(list(arguments), standalone_mode=False)
 
 
 def test_flows_has_one_command_line() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
 import sys
 import threading
@@ -12,10 +13,13 @@ from pathlib import Path
 
 import pytest
 
+from dynamicrubric.config import load_config
 from dynamicrubric.errors import UserError
-from flows.services import free_port, prefect_server
+from dynamicrubric.plan import expand, write_plan
+from flows.services import prefect_server, reserved_port
 
 ROOT = Path(__file__).resolve().parents[2]
+PARAMS = Path(__file__).with_name("params.yaml")
 Serve = Callable[[int, bytes], str]
 
 
@@ -51,7 +55,7 @@ def test_given_server_that_answers_is_used(
     address = serve(status, body)
     monkeypatch.setenv("PREFECT_API_URL", address)
     with prefect_server(tmp_path) as used:
-        assert used == address
+        assert (used.address, used.ours) == (address, False)
     assert os.environ["PREFECT_API_URL"] == address
 
 
@@ -82,15 +86,18 @@ def test_given_address_that_is_none_is_refused(
 
 
 def test_command_with_an_unreachable_server_is_one_sentence_and_code_two(tmp_path: Path) -> None:
-    address = f"http://127.0.0.1:{free_port()}/api"
-    done = subprocess.run(
-        [sys.executable, "-m", "flows", "prepare"],
-        cwd=tmp_path,
-        env={**os.environ, "PYTHONPATH": str(ROOT), "PREFECT_API_URL": address},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    shutil.copyfile(PARAMS, tmp_path / "params.yaml")
+    write_plan(expand(load_config(PARAMS)), tmp_path / "cells.yaml")
+    with reserved_port() as port:  # nobody listens there
+        address = f"http://127.0.0.1:{port}/api"
+        done = subprocess.run(
+            [sys.executable, "-m", "flows", "prepare"],
+            cwd=tmp_path,
+            env={**os.environ, "PYTHONPATH": str(ROOT), "PREFECT_API_URL": address},
+            capture_output=True,
+            text=True,
+            check=False,
+        )
     assert done.returncode == 2
     assert done.stderr.startswith("error: asking the Prefect server that PREFECT_API_URL names")
     assert address in done.stderr

@@ -9,7 +9,7 @@ import pytest
 
 from dynamicrubric.config import load_config
 from dynamicrubric.plan import expand
-from flows.progress import Progress
+from flows.progress import MARKS, Progress
 from flows.stages import Stage, stages_of
 from tasks.study import write_status
 
@@ -22,7 +22,7 @@ class Shown:
 
     def __init__(self, work: Path) -> None:
         self.work = work
-        plan = expand(load_config(ROOT / "params.yaml"))
+        plan = expand(load_config(ROOT / "profiles/postcards.yaml"))
         stages = stages_of(plan, {"policy": 100, "generator": 100})
         self.stage: Stage = next(stage for stage in stages if stage.name == CELL)
         training = plan.cells["coevolved-s1-r1"].recipe.policy_training
@@ -62,6 +62,27 @@ def test_share_done_never_falls_through_a_round(shown: Shown) -> None:
     assert shares[2] < shares[3] == shares[4] < shares[5] < shares[6] == shares[7]
     shown.progress.end(CELL, "done")
     assert shown.progress.share_done() > shares[-1]
+
+
+@pytest.mark.parametrize("state", ["failed", "stopped"])
+def test_share_done_and_time_left_do_not_jump_when_stages_are_stopped(
+    shown: Shown, state: str
+) -> None:
+    for name in ("warm_start@policy", "warm_start@generator"):
+        shown.progress.begin(name)
+        shown.progress.end(name, "done")
+    before = shown.at("train_policy", (shown.policy_steps // 2, shown.policy_steps))
+    left = shown.progress.seconds_left()
+    assert left is not None
+    for name in shown.progress.states():  # that one, and those whose turn had not come
+        if not name.startswith("warm_start@"):
+            shown.progress.end(name, state)
+    assert shown.progress.share_done() == before
+    after = shown.progress.seconds_left()
+    assert after is not None
+    assert after >= left
+    assert set(shown.progress.states().values()) == {"done", state}
+    assert MARKS[state] not in (MARKS["done"], MARKS["waiting"])
 
 
 def test_share_done_of_a_stage_that_begins_again_starts_anew(shown: Shown) -> None:

@@ -1,13 +1,16 @@
-"""What Prefect prints of a failed task: a sentence for people, a trace for faults of ours."""
+"""Ports of our servers, and what Prefect prints of a failed task."""
 
 from __future__ import annotations
 
 import logging
+import socket
+import threading
+from http.server import BaseHTTPRequestHandler, HTTPServer
 
 import pytest
 
 from dynamicrubric.errors import InstrumentError, UserError
-from flows.services import log_sentences
+from flows.services import LOOPBACK, answers, log_sentences, reserved_port
 
 
 @pytest.fixture
@@ -59,3 +62,30 @@ def test_tasks_that_waited_for_a_failed_one_say_nothing(
     assert [record.getMessage() for record in caplog.records] == [
         "Finished in state Failed('the cause')"
     ]
+
+
+class Yes(BaseHTTPRequestHandler):
+    """Answers every GET."""
+
+    def do_GET(self) -> None:
+        self.send_response(200)
+        self.end_headers()
+
+    def log_message(self, *arguments: object) -> None: ...
+
+
+def test_reserved_port_is_nobodys_but_our_servers() -> None:
+    with reserved_port() as port:
+        with socket.socket() as other, pytest.raises(OSError, match="in use"):
+            other.bind((LOOPBACK, port))
+        with HTTPServer((LOOPBACK, port), Yes) as server:
+            threading.Thread(target=server.serve_forever, args=(0.05,), daemon=True).start()
+            assert answers(f"http://{LOOPBACK}:{port}/health")
+            with pytest.raises(UserError, match="a free port"), reserved_port(port):
+                pytest.fail("a port on which somebody listens was promised")
+            server.shutdown()
+
+
+def test_reserved_ports_are_many_at_once() -> None:
+    with reserved_port() as one, reserved_port() as another:
+        assert one != another

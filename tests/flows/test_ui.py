@@ -12,8 +12,10 @@ from typing import Any
 import pytest
 
 from flows import ui as pages
+from flows.serverhome import Place
 
-PREFECT = "http://127.0.0.1:4200/api"
+OURS = Place("http://127.0.0.1:4200/api", ours=True)
+ANOTHERS = Place("http://127.0.0.1:4200/api", ours=False)  # on the port that we would take
 
 
 class Server:
@@ -41,7 +43,7 @@ def commands(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[list[str]]
     monkeypatch.setattr(pages, "work", lambda root: nullcontext(Server()))
     monkeypatch.setattr(pages, "answers", lambda address: True)
     monkeypatch.setattr(pages, "prepare_store", lambda root: None)
-    monkeypatch.setattr(pages, "prefect_server", lambda *a, **k: nullcontext(PREFECT))
+    monkeypatch.setattr(pages, "prefect_server", lambda *a, **k: nullcontext(OURS))
     monkeypatch.setattr(signal, "signal", lambda *a: None)
     monkeypatch.setattr(time, "sleep", interrupt)
     return found
@@ -73,15 +75,38 @@ def test_ui_of_a_tracking_server_shows_its_address_and_serves_no_second(
     assert "5005" not in said
 
 
-def test_ui_during_a_study_says_whose_prefect_page_it_is_and_starts_no_worker(
+@pytest.mark.parametrize(
+    ("schedules", "whose"),
+    [(False, "the running study's"), (True, "of another `make ui` or `make worker`")],
+)
+def test_ui_beside_another_server_says_whose_it_is_and_starts_no_worker(
+    commands: list[list[str]],
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+    schedules: bool,
+    whose: str,
+) -> None:
+    monkeypatch.setattr(pages, "prefect_server", lambda *a, **k: nullcontext(ANOTHERS))
+    monkeypatch.setattr(pages, "has_schedules", lambda address: schedules)
+    monkeypatch.setattr(pages, "work", lambda root: pytest.fail("a worker was started"))
+    with pytest.raises(KeyboardInterrupt):
+        pages.ui(4200, 5005)
+    assert f"http://127.0.0.1:4200/dashboard ({whose}, until" in capsys.readouterr().out
+
+
+def test_ui_beside_a_server_that_is_too_busy_to_say_whose_it_is_shows_it(
     commands: list[list[str]],
     capsys: pytest.CaptureFixture[str],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(pages, "work", lambda root: pytest.fail("a worker was started"))
+    def busy(address: str) -> bool:
+        raise TimeoutError
+
+    monkeypatch.setattr(pages, "prefect_server", lambda *a, **k: nullcontext(ANOTHERS))
+    monkeypatch.setattr(pages, "has_schedules", busy)
     with pytest.raises(KeyboardInterrupt):
-        pages.ui(4300, 5005)
-    assert "http://127.0.0.1:4200/dashboard (the running study's" in capsys.readouterr().out
+        pages.ui(4200, 5005)
+    assert "4200/dashboard (of another command, until" in capsys.readouterr().out
 
 
 def test_ui_goes_on_with_its_own_server_and_worker_when_the_study_has_ended(
@@ -89,9 +114,10 @@ def test_ui_goes_on_with_its_own_server_and_worker_when_the_study_has_ended(
     capsys: pytest.CaptureFixture[str],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    places = iter([PREFECT, "http://127.0.0.1:4300/api"])
+    places = iter([ANOTHERS, Place("http://127.0.0.1:4300/api", ours=True)])
     monkeypatch.setattr(pages, "prefect_server", lambda *a, **k: nullcontext(next(places)))
-    monkeypatch.setattr(pages, "answers", lambda address: not address.startswith(PREFECT))
+    monkeypatch.setattr(pages, "has_schedules", lambda address: False)
+    monkeypatch.setattr(pages, "answers", lambda address: "4200" not in address)
     started: list[str] = []
 
     @contextmanager
@@ -108,7 +134,7 @@ def test_ui_goes_on_with_its_own_server_and_worker_when_the_study_has_ended(
     with pytest.raises(KeyboardInterrupt):
         pages.ui(4300, 5005)
     said = capsys.readouterr().out
-    assert "That study has ended." in said
+    assert "That server has ended." in said
     assert "http://127.0.0.1:4300/dashboard\n" in said
     assert started == ["worker"]
     assert len(commands) == 1  # MLflow's server went on

@@ -61,10 +61,12 @@ def versions(study):
 def test_clean_by_default_lists_and_removes_nothing(study):
     said: list[str] = []
     say_clean(study, unfinished=False, remove=False, say=said.append)
-    assert len(said) == 3
+    assert len(said) == 4
     assert "a train_policy that is published nowhere in data" in said[0]
     assert "work/retired/stale-s1-r1" in said[1]
+    assert "only estimates read it" in said[1]
     assert "in 2 folders; nothing is removed without --remove" in said[2]
+    assert "restored from DVC's cache, .dvc/cache, or else from its finished steps" in said[3]
     assert versions(study) == {1, 2, 3}
     assert (study.work / "retired/stale-s1-r1").is_dir()
 

@@ -3,6 +3,7 @@ from __future__ import annotations
 import logging
 import math
 import os
+import re
 import shutil
 import signal
 import socket
@@ -22,29 +23,22 @@ from dynamicrubric.metrics import ROUND_METRICS, tracker_keys
 from dynamicrubric.plan import expand, write_plan
 from dynamicrubric.report import write_comparison
 from dynamicrubric.yamlio import dump_yaml
-from tasks import shipjob
+from tasks import payload, shipjob
 from tasks import track_round as track_round_module
 from tasks.disk import remove
-from tasks.payload import Point, gather_round, sendable
+from tasks.payload import Point, gather_round, sendable, study_tag
 from tasks.sharedhost import shared_host
+from tasks.shipcomparison import log_comparison
 from tasks.shipping import (
     close_round,
-    log_comparison,
     open_round,
     reconcile,
     ship_round,
     ship_study,
 )
 from tasks.study import TRACKER_PRELOAD, Study
-from tasks.tracking import (
-    default_uri,
-    is_orphan,
-    open_store,
-    prepare_store,
-    tracker_page,
-    ui_command,
-    ui_environment,
-)
+from tasks.trackerserver import default_uri, tracker_page, ui_command, ui_environment
+from tasks.tracking import is_orphan, open_store, prepare_store
 
 HELPERS = Path(__file__).parents[1] / "report"
 ODD = 'Score > 90% | "quoted" ../x'
@@ -321,6 +315,57 @@ def test_log_comparison_has_the_files_and_each_arms_means(study, tmp_path):
     assert {"metrics.csv", "table.md", "study.png", "study.svg", "report"} <= names
     report = {item.path for item in store.client.list_artifacts(first.run_id, "report")}
     assert report == {"report/index.html", "report/plots", "report/tables"}
+
+
+def searched(store, comparison):
+    """Return the names of the arms' runs that a comparison's description leads to."""
+    note = store.client.get_run(comparison.run_id).data.tags["mlflow.note.content"]
+    arms, everything = re.findall("search for `(.*)`", note)
+    found = store.client.search_runs([store.experiment_id], arms)
+    kinds = {
+        run.data.tags["dr.kind"]
+        for run in store.client.search_runs([store.experiment_id], everything)
+    }
+    assert kinds == {"arm", "round", "comparison"}
+    return sorted(run.info.run_name for run in found)
+
+
+def test_studies_that_share_arms_are_each_found_by_what_their_comparison_says(study, tmp_path):
+    """The default study, then a selection of it, then the first once more."""
+    document = study.config.model_dump(mode="json")
+    document["study"]["run"] = ["coevolved"]
+    fewer = Config.model_validate(document)
+    logged = {}
+    for name, config in (("both", study.config), ("one", fewer)):
+        plan = expand(config)
+        assert ship_study(plan, study.root, config).ok
+        found = write_comparison(plan, study.questions, study.root, tmp_path / name)
+        logged[name] = log_comparison(plan, found, study.root, config)
+    assert ship_study(study.plan, study.root, study.config).ok
+    store = open_store(study.root)
+    assert searched(store, logged["both"]) == ["coevolved s1", "stale s1"]
+    assert searched(store, logged["one"]) == ["coevolved s1"]
+    assert len(store.find(kind="comparison")) == 2
+    assert len(store.find(kind="round")) == 6  # shared by both studies, not made twice
+
+
+def test_round_that_takes_anothers_place_stays_in_the_studies_of_both(study):
+    ship_study(study.plan, study.root, study.config)
+    store, tag = open_store(study.root), "dr.study.h0"  # another study's
+    (before,) = store.find(kind="round", arm="stale", round=2)
+    store.send_tags(before.info.run_id, {tag: "1", "dr.content": "older results"})
+    now = ship(study, "stale-s1-r2")
+    assert now.run_id != before.info.run_id
+    tags = store.client.get_run(now.run_id).data.tags
+    assert tags[tag] == tags[study_tag(study.plan)] == "1"
+
+
+def test_study_tag_is_searched_for_without_backticks_whatever_its_hash(study, monkeypatch):
+    monkeypatch.setattr(payload, "hash_of", lambda value: "1e34567890")
+    tag, store = study_tag(study.plan), open_store(study.root)
+    run_id = store.create("an arm", {tag: "1"})
+    (found,) = store.client.search_runs([store.experiment_id], f"tags.{tag} = '1'")
+    assert found.info.run_id == run_id
 
 
 def test_log_comparison_of_an_unfinished_study_is_refused(study, tmp_path):

@@ -151,8 +151,10 @@ class FakeStudy:
 
     def write_training(self, cell: Cell, role: str, log: list[dict[str, float]] | None) -> None:
         """Write generator/ or policy/ with a training log and, if it was trained, rollouts."""
+        own = {"r_disc": 0.1, "r_anchor": -2.0, "rate/invalid_rubric": 0.25}
         lines = log or [
             {"reward": 0.1 * step, "loss": 1.0 / step, "kl": 0.01 * step, "length": 2.5}
+            | (own if role == "generator" else {})
             for step in range(1, self.steps + 1)
         ]
         rollouts = _rollouts(cell, role)

@@ -2,7 +2,6 @@ from __future__ import annotations
 
 import csv
 import io
-import json
 import math
 import xml.etree.ElementTree as ElementTree
 from dataclasses import replace
@@ -325,11 +324,3 @@ def test_pictures_of_the_grid_are_whole_and_drawn_the_same_twice(fake_study):
         contents.append(svg.read_bytes())
         assert png.read_bytes().startswith(b"\x89PNG")
     assert contents[0] == contents[1]
-
-
-def test_stored_grid_keeps_the_names_of_generators(fake_study):
-    study = fake_study(arms=PAIR, rounds=2)
-    folder = study.root / planned_grids(study.plan)["s1"].directory
-    assert set(json.loads((folder / "record.json").read_text())["inputs"]) == {
-        *GENERATORS, *POLICIES
-    }  # fmt: skip

@@ -1,0 +1,77 @@
+"""Looking up the cell, the grid or the role that a command names, before anything is started.
+
+Imports nothing of Prefect: what is not there is said at once, not by a flow on a server that took
+half a minute to start.
+"""
+
+from __future__ import annotations
+
+from dynamicrubric.errors import UserError
+from dynamicrubric.grid import NEEDS, PlannedGrid, planned_grids
+from dynamicrubric.plan import ROLES, Cell
+from tasks.study import Study
+
+
+def training_round(study: Study, key: str) -> Cell:
+    """Return a cell that trains.
+
+    Raises:
+        UserError: there is no such cell, or it is a start, whose artefacts a round would spoil.
+    """
+    return _of_kind(study, key, "round", "start")
+
+
+def start_of_arms(study: Study, key: str) -> Cell:
+    """Return a cell that measures the untrained policy: round 0.
+
+    Raises:
+        UserError: there is no such cell, or it is a training round.
+    """
+    return _of_kind(study, key, "start", "round")
+
+
+def _of_kind(study: Study, key: str, kind: str, other: str) -> Cell:
+    plan = study.plan
+    cell = plan.cell(key)
+    wanted = plan.cells if kind == "round" else plan.starts
+    if key not in wanted:
+        raise UserError(
+            doing=f"running the flow `{kind}`",
+            got=f"{key}, round {cell.recipe.round} of its arm",
+            expected=f"one of {', '.join(wanted)}",
+            remedy=f"run `python -m flows {other} {key}`",
+        )
+    return cell
+
+
+def grid_of(study: Study, key: str) -> PlannedGrid:
+    """Return a grid of the plan by key, such as `s1`.
+
+    Raises:
+        UserError: there is no such grid.
+    """
+    grids = planned_grids(study.plan)
+    if key not in grids:
+        raise UserError(
+            doing="running the flow `grid`",
+            got=repr(key),
+            expected=f"one of {', '.join(grids)}" if grids else f"a plan with {NEEDS}",
+            remedy="run `dynamicrubric plan` if params.yaml was changed",
+        )
+    return grids[key]
+
+
+def check_role(study: Study, role: str) -> None:
+    """Return if a warm start of this role is planned.
+
+    Raises:
+        UserError: it is none, or cells.yaml and cells.json are not as params.yaml wants them.
+    """
+    if role not in ROLES:
+        raise UserError(
+            doing="running a warm start",
+            got=repr(role),
+            expected=f"one of {', '.join(ROLES)}",
+            remedy=f"run `python -m flows warm_start {ROLES[0]}`, say",
+        )
+    study.warm_steps(role)
