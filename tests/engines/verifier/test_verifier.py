@@ -150,7 +150,6 @@ def test_question_beyond_the_context_is_unscored_and_shifts_nothing(
     """Case 14: the middle one is too long; the others are as if it were not there."""
     long = JudgeRequest("word " * 5000, CRITERIA, 0, "Write a postcard.")
     [first, second] = verifier.judge(REQUESTS[:2])
-    assert verifier.judge([REQUESTS[0], long, REQUESTS[1]])[0] == pytest.approx(first)
     rows = verifier.judge([REQUESTS[0], long, REQUESTS[1]])
     assert [verdict.value for verdict in rows[0]] == [verdict.value for verdict in first]
     assert [verdict.reason for verdict in rows[1]] == ["too_long"] * 3
@@ -176,7 +175,7 @@ def test_question_of_exactly_the_context_is_asked_and_one_more_token_is_not(
 def test_masses_are_summed_over_every_spelling_in_the_vocabulary(
     tokenizer: PreTrainedTokenizerFast,
 ) -> None:
-    shares = {"Yes": 0.2, "Ġyes": 0.1, "yes": 0.1, "ĠNo": 0.1, "the": 0.5}
+    shares = {"Yes": 0.2, "Ġyes": 0.1, "yes": 0.1, "ĠNo": 0.1, "Ġthe": 0.5}
     missing = [token for token in shares if token not in tokenizer.get_vocab()]
     assert missing == []
     [[verdict]] = constant(tokenizer, shares, {}).judge([JudgeRequest("x", ("Is it?",), 0)])
@@ -196,7 +195,7 @@ def test_masses_are_summed_over_every_spelling_in_the_vocabulary(
 def test_floor_and_band_leave_verdicts_unscored(
     tokenizer: PreTrainedTokenizerFast, settings: dict[str, float], expected: str
 ) -> None:
-    made = replace(constant(tokenizer, {"yes": 0.4, "no": 0.1, "the": 0.5}, {}), **settings)
+    made = replace(constant(tokenizer, {"yes": 0.4, "no": 0.1, "Ġthe": 0.5}, {}), **settings)
     [[verdict]] = made.judge([JudgeRequest("x", ("Is it?",), 0)])
     assert (verdict.reason or verdict.value) == expected
 
@@ -212,7 +211,7 @@ def test_noise_floor_shows_what_the_batch_does_to_a_verdict(
     tokenizer: PreTrainedTokenizerFast,
 ) -> None:
     """Case 28: log-odds that rise by 0.02 with each row of the batch; 8 rows against one."""
-    noisy = constant(tokenizer, {"yes": 0.45, "no": 0.45, "the": 0.1}, {"yes": 0.02})
+    noisy = constant(tokenizer, {"yes": 0.45, "no": 0.45, "Ġthe": 0.1}, {"yes": 0.02})
     floor = noise_floor(noisy, REQUESTS)
     assert floor.band == pytest.approx(2 * 0.02 * 7 / 4, rel=1e-3)
     assert floor.largest == pytest.approx(
