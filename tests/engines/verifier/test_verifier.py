@@ -17,12 +17,14 @@ from dynamicrubric.engines.packing import token_bound
 from dynamicrubric.engines.verifier import (
     Budget,
     LanguageModelVerifier,
+    Reading,
+    checked_verifier,
     decoded_vocabulary,
     load_verifier,
     noise_floor,
     torch_dtype,
 )
-from dynamicrubric.errors import UserError
+from dynamicrubric.errors import InstrumentError, UserError
 from dynamicrubric.verdicts import label_ids
 
 CRITERIA = ("Is it polite?", "Does it name a city?", "Is it short?")
@@ -228,12 +230,21 @@ def test_verifier_is_loaded_from_a_folder_with_its_band_measured(
 ) -> None:
     verifier.model.save_pretrained(str(tmp_path))
     tokenizer.save_pretrained(str(tmp_path))
-    loaded = load_verifier(tmp_path, dtype="float32", coverage_floor=0.0)
+    loaded = load_verifier(tmp_path, dtype="float32", settings=Reading(coverage_floor=0.0))
     assert 0.0 < loaded.undecided_band < 1e-3
     assert shares_of_yes(loaded, REQUESTS) == pytest.approx(
         shares_of_yes(verifier, REQUESTS), abs=1e-4
     )
-    assert load_verifier(tmp_path, undecided_band=0.2).undecided_band == 0.2
+    wide = checked_verifier(loaded.model, tokenizer, Reading(undecided_band=0.2))
+    assert wide.undecided_band == 0.2
+
+
+def test_model_whose_answers_depend_on_the_batch_is_refused(
+    tokenizer: PreTrainedTokenizerFast,
+) -> None:
+    noisy = constant(tokenizer, {"yes": 0.45, "no": 0.45, "Ġthe": 0.1}, {"yes": 0.2})
+    with pytest.raises(InstrumentError, match="alone, in a batch and packed"):
+        checked_verifier(noisy.model, tokenizer)
 
 
 def test_language_that_the_vocabulary_lacks_is_refused(tokenizer: PreTrainedTokenizerFast) -> None:
