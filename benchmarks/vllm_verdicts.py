@@ -44,9 +44,7 @@ def main() -> None:
     outputs = engine.generate(prompts, params, use_tqdm=False)
     seconds = time.perf_counter() - started
     tokens = sum(len(o.prompt_token_ids) - (o.num_cached_tokens or 0) for o in outputs)
-    masses = [
-        [log_sum(output, job["yes"]), log_sum(output, job["no"])] for output in outputs
-    ]
+    masses = [[log_sum(output, job["yes"]), log_sum(output, job["no"])] for output in outputs]
     print(json.dumps({"seconds": seconds, "tokens": tokens, "masses": masses}), flush=True)
 
 

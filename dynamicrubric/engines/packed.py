@@ -164,7 +164,11 @@ class _Half(NamedTuple):
 
 
 def _attend_questions(
-    query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, block: BlockIndex, masks: WindowMasks
+    query: torch.Tensor,
+    key: torch.Tensor,
+    value: torch.Tensor,
+    block: BlockIndex,
+    masks: WindowMasks,
 ) -> torch.Tensor:
     """Attend from each question's tokens to its prefix and itself, in float32.
 

@@ -163,9 +163,7 @@ class LanguageModelVerifier:
     def _read(self, logits: torch.Tensor) -> list[Masses]:
         logits = logits.float()
         total = logits.logsumexp(dim=-1)
-        yes, no = (
-            (logits[:, list(ids)].logsumexp(dim=-1) - total).tolist() for ids in self.labels
-        )
+        yes, no = ((logits[:, list(ids)].logsumexp(dim=-1) - total).tolist() for ids in self.labels)
         return [Masses(*pair) for pair in zip(yes, no, strict=True)]
 
 

@@ -121,9 +121,7 @@ def test_verdicts_come_in_order_whatever_their_neighbours(verifier: LanguageMode
 
 
 @pytest.mark.parametrize("budget", [Budget(1, 1), Budget(400, 300), Budget(8192, 8192)])
-def test_budget_changes_no_probability(
-    verifier: LanguageModelVerifier, budget: Budget
-) -> None:
+def test_budget_changes_no_probability(verifier: LanguageModelVerifier, budget: Budget) -> None:
     groups = verifier.questions(REQUESTS).groups
     expected = verifier.masses(groups, "single")
     for way in ("packed", "batched"):
