@@ -45,12 +45,26 @@ from dynamicrubric.seeds import generator_for
 
 MAX_DIFFERENCE = 1e-3
 MAX_OVER_BOUND = 1.1
-SUBJECTS = "the harbour,our old teacher,a slow train,the market,my neighbour,this recipe".split(",")
-VERBS = "opens early in,reminds me of,was painted for,leaves again after,never closes in".split(",")
-OBJECTS = "the summer,a quiet morning,the long winter,every holiday,the first rain".split(",")
-QUALITIES = "polite,concrete,well ordered,free of repetition,honest about doubt,easy to read,"
-QUALITIES += "complete,written for the reader,free of slang,on the subject,vivid,calm in tone"
-FORMS = ("Is the response {}?", "Would most readers find the response {}?", "Does it stay {}?")
+SUBJECTS = ("the harbour", "our old teacher", "a slow train", "the market", "this recipe")
+VERBS = ("opens early in", "reminds me of", "was painted for", "leaves again after")
+OBJECTS = ("the summer", "a quiet morning", "the long winter", "every holiday", "the first rain")
+QUALITIES = (
+    "polite",
+    "concrete",
+    "well ordered",
+    "free of repetition",
+    "honest about doubt",
+    "easy to read",
+    "written for the reader",
+    "free of slang",
+    "on the subject",
+    "calm in tone",
+)
+FORMS = (
+    "The response is {}.",
+    "The response would seem {} to most readers.",
+    "From its first sentence to its last, the response is {}.",
+)
 
 
 @dataclass(frozen=True)
@@ -119,8 +133,8 @@ def make_groups(
             text += f"{pick(SUBJECTS)} {pick(VERBS)} {pick(OBJECTS)}. ".capitalize()
         return text.strip()
 
-    asked = [form.format(q) for form in FORMS for q in QUALITIES.split(",")]
-    asked += [f"Does the response mention {s} {n} times?" for n in range(2, 40) for s in SUBJECTS]
+    asked = [form.format(q) for form in FORMS for q in QUALITIES]
+    asked += [f"The response mentions {s} {n} times." for n in range(2, 40) for s in SUBJECTS]
     requests = [
         JudgeRequest(response(), asked[:criteria], 0, f"Write a letter about {pick(SUBJECTS)}.")
         for _ in range(prompts)

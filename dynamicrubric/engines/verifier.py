@@ -208,8 +208,8 @@ def checked_verifier(
     if not floor.largest <= TOLERANCES[model.dtype]:  # NaN is no agreement
         raise InstrumentError(
             f"{tokenizer.name_or_path} gives one question probabilities of yes that differ by "
-            f"{floor.largest:.2g} alone, in a batch and packed; at most {TOLERANCES[model.dtype]:g} "
-            "is rounding. Its attention is none that this engine can pack or pad: use another "
+            f"{floor.largest:.2g} alone, in a batch and packed; {TOLERANCES[model.dtype]:g} may be "
+            "rounding. Its attention is none that this engine can pack or pad: use another "
             "engine for it"
         )
     band = floor.band if settings.undecided_band is None else settings.undecided_band
