@@ -1,9 +1,9 @@
 """Time three ways of asking a verifier, in one run: a row a verdict, packed, and vLLM.
 
 Command: `python benchmarks/verdicts.py MODEL [--vllm-python PYTHON] [--texts FILE]`, MODEL being a
-checkpoint folder or hub id. Each prompt has K responses of about 150 words and G rubrics of M items;
-every response is judged on all G x M criteria. The responses are drawn from a few words, which few
-tokens spell; FILE has real ones (JSONL, `prompt` and `responses` in each line).
+checkpoint folder or hub id. Each prompt has K responses of about 150 words and G rubrics of M
+items; every response is judged on all G x M criteria. The responses are drawn from a few plain
+words; FILE has real ones (JSONL, `prompt` and `responses` in each line).
 
     a row each   one prompt a verdict in left-padded batches, its logits at the last place alone
     packed       what the verifier does: each response once, its questions behind it
