@@ -1,4 +1,4 @@
-"""Command line of the library: `dynamicrubric validate`, `plan` and `explain`.
+"""Command line of the library: `dynamicrubric validate`, `plan`, `explain` and `data`.
 
 They read settings and artefacts, `plan` also the records of what was run here: no model, no heavy
 library, an answer in a second or two. Training is started by `make reproduce`, `python -m flows
@@ -15,6 +15,7 @@ import typer
 
 from dynamicrubric.boundary import run_with_boundary
 from dynamicrubric.config import Config, load_config
+from dynamicrubric.data_command import app as data_app
 from dynamicrubric.plan import Cell, Plan, differing, expand, json_path, write_plan
 from dynamicrubric.planview import cell_count, cost_lines, lattice_table, ranges
 
@@ -25,6 +26,7 @@ app = typer.Typer(
     # A traceback is for faults of ours, and then the plain one; `main` says the rest in a sentence.
     pretty_exceptions_enable=False,
 )
+app.add_typer(data_app, name="data")
 
 ParamsOption = Annotated[Path, typer.Option("--params", help="The study's settings.")]
 CellsOption = Annotated[

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import platform
-import subprocess
 from datetime import UTC, datetime
 from importlib import metadata
-from pathlib import Path
 from typing import Final
+
+from dynamicrubric.commit import git_commit
 
 _PACKAGES: Final = (
     "dynamicrubric",
@@ -31,18 +31,6 @@ def provenance(seconds: float) -> dict[str, object]:
         "packages": package_versions(),
         "created": datetime.now(UTC).isoformat(timespec="seconds"),
     }
-
-
-def git_commit() -> str | None:
-    """Return this code's commit, `-dirty` appended if files differ; None outside a git checkout."""
-    command = ["git", "describe", "--always", "--dirty", "--abbrev=40", "--exclude=*"]
-    try:
-        done = subprocess.run(
-            command, cwd=Path(__file__).parent, capture_output=True, text=True, check=False
-        )
-    except OSError:  # no git here, or not ours to run
-        return None
-    return done.stdout.strip() if done.returncode == 0 else None
 
 
 def package_versions() -> dict[str, str]:
