@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -19,8 +19,11 @@ from dynamicrubric.worlds.noise import noisy_anchors
 from dynamicrubric.worlds.prepared import PreparedData, Split
 
 if TYPE_CHECKING:
+    from transformers import PreTrainedModel
+
+    from dynamicrubric.engines.models import Models
     from dynamicrubric.engines.transformers import TransformersEngine
-    from dynamicrubric.evaluation import Quality, SampledSet
+    from dynamicrubric.evaluation import SampledSet
     from dynamicrubric.evaluators.judging import Judging, ResponseSet
     from dynamicrubric.evaluators.writers import DynamicWriter, RubricWriter
     from dynamicrubric.training.generator import GeneratorRollout
@@ -35,6 +38,7 @@ def policy_rollout(
     prepared: PreparedData,
     generator_dir: Path,
     cell_hash: str,
+    models: Models,
 ) -> PolicyRollout | OracleRollout:
     """Return what samples and rewards the policy: rubrics' scores, or an oracle's true quality."""
     from dynamicrubric.training.oracle import OracleRollout
@@ -53,11 +57,12 @@ def policy_rollout(
         )
     return PolicyRollout(
         prompts=prompts,
-        writer=writer_of(cell, generator_dir, prepared.world),
-        judging=judging_of(cell, training, prepared.world),
+        writer=writer_of(cell, generator_dir, prepared.world, models),
+        judging=judging_of(cell, training, prepared.world, models),
         sampling=cell.policy_sampling,
         seed_name=seed_name,
         cell_hash=cell_hash,
+        truncated=training.truncated,
     )
 
 
@@ -90,6 +95,7 @@ def judging_of(
     cell: CellRecipe,
     limits: GeneratorTraining | PolicyTraining | EvaluationSettings,
     world: World,
+    models: Models,
 ) -> Judging:
     """Return how the cell's rubrics are read and applied in one of its phases.
 
@@ -97,11 +103,12 @@ def judging_of(
         cell: the cell, with its verifier's error and failure rates.
         limits: the phase, whose limit on invalid rubrics holds.
         world: whose verifier judges.
+        models: the step's models, of which a language model verifier takes the base.
     """
     from dynamicrubric.evaluators.judging import Judging
 
     return Judging(
-        verifier=world.verifier(cell.verifier),
+        verifier=world.verifier(cell.verifier, models),
         min_items=cell.rubrics.min_items,
         max_items=cell.rubrics.max_items,
         max_invalid_rate=limits.max_invalid_rate,
@@ -110,8 +117,8 @@ def judging_of(
     )
 
 
-def known_quality(world: World) -> Quality:
-    """Return the true quality of (prompt id, response), in [-1, 1]."""
+def known_quality(world: World) -> Callable[[str, str], float]:
+    """Return the true quality of (prompt id, response): an oracle needs it of every response."""
 
     def quality(prompt_id: str, text: str) -> float:
         known = world.true_quality(prompt_id, text)
@@ -172,6 +179,28 @@ def sample_sets(
     return sets
 
 
+def with_kl(
+    sets: Sequence[SampledSet],
+    engine: TransformersEngine,
+    before: PreTrainedModel,
+    temperature: float,
+) -> list[SampledSet]:
+    """Return sets with each completion's log-probability now less that under an earlier model."""
+    from dataclasses import replace
+
+    from dynamicrubric.engines.transformers import sequence_logprobs
+
+    render, pad_id = engine.tokenizer.policy_prompt, engine.tokenizer.pad_id
+    prompts = [render(s.responses.prompt) for s in sets for _ in s.generations]
+    completions = [g.token_ids for s in sets for g in s.generations]
+    now, start = (
+        sequence_logprobs(model, prompts, completions, pad_id, temperature)
+        for model in (engine.model, before)
+    )
+    kl = iter([a - b for a, b in zip(now, start, strict=True)])
+    return [replace(s, kl=tuple(next(kl) for _ in s.generations)) for s in sets]
+
+
 def write_sets(sets: Sequence[SampledSet], path: Path) -> None:
     """Write response sets as a table, one row a response; `training_sets` reads it."""
     import pandas as pd
@@ -216,12 +245,11 @@ def training_sets(
     }
 
 
-def dynamic_writer(cell: CellRecipe, generator_dir: Path) -> DynamicWriter:
+def dynamic_writer(cell: CellRecipe, generator_dir: Path, models: Models) -> DynamicWriter:
     """Return the writer that reads each response set with the generator of a folder."""
-    from dynamicrubric.engines.transformers import TransformersEngine
     from dynamicrubric.evaluators.writers import DynamicWriter
 
-    engine = TransformersEngine.load(generator_dir)
+    engine = models.engine(generator_dir)
     return DynamicWriter(
         engine,
         engine.tokenizer.generator_prompt,
@@ -230,7 +258,11 @@ def dynamic_writer(cell: CellRecipe, generator_dir: Path) -> DynamicWriter:
 
 
 def writer_of(
-    cell: CellRecipe, generator_dir: Path, world: World, prompts: Mapping[str, str] | None = None
+    cell: CellRecipe,
+    generator_dir: Path,
+    world: World,
+    models: Models,
+    prompts: Mapping[str, str] | None = None,
 ) -> RubricWriter:
     """Return the evaluator's rubric writer; hand-written rules are the world's.
 
@@ -241,10 +273,10 @@ def writer_of(
     if cell.rubrics.evaluator == "rule_based":
         return FixedWriter(render_rubric(world.rules(cell.rubrics.max_items)))
     if cell.rubrics.evaluator == "dynamic":
-        return dynamic_writer(cell, generator_dir)
+        return dynamic_writer(cell, generator_dir, models)
     if cell.round > 0:
         return KeptWriter.load(generator_dir)
-    writer = dynamic_writer(cell, generator_dir)
+    writer = dynamic_writer(cell, generator_dir, models)
     return KeptWriter.write_once(prompts or {}, writer, _rubric_seeds(cell, prompts or {}))
 
 
@@ -253,11 +285,11 @@ def _rubric_seeds(cell: CellRecipe, prompts: Mapping[str, str]) -> dict[str, int
 
 
 def keep_rubrics(
-    cell: CellRecipe, generator_dir: Path, prepared: PreparedData, out_dir: Path
+    cell: CellRecipe, generator_dir: Path, prepared: PreparedData, models: Models, out_dir: Path
 ) -> None:
     """Write a static evaluator's rubrics for all prompts into the generator's artefact."""
     from dynamicrubric.evaluators.writers import KeptWriter
 
     prompts = prepared.all_prompts
-    writer = dynamic_writer(cell, generator_dir)
+    writer = dynamic_writer(cell, generator_dir, models)
     KeptWriter.write_once(prompts, writer, _rubric_seeds(cell, prompts)).save(out_dir)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Literal, Protocol
+from typing import Any, Literal, Protocol
 
 from dynamicrubric.config import Sampling
 from dynamicrubric.types import Verdict
@@ -58,7 +58,13 @@ class JudgeRequest:
 
 
 class PromptTokenizer(Protocol):
-    """A checkpoint's tokenizer with the frames of its prompts."""
+    """A checkpoint's tokenizer with the frames of its prompts.
+
+    Attributes:
+        hf: transformers' tokenizer.
+    """
+
+    hf: Any
 
     @property
     def eos_id(self) -> int:

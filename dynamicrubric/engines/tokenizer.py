@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Iterable, Sequence
 from functools import lru_cache
@@ -10,6 +11,7 @@ from pathlib import Path
 from tokenizers import Regex, Tokenizer, decoders, models, pre_tokenizers, trainers
 from transformers import PreTrainedTokenizerFast
 
+from dynamicrubric.engines.base import PromptTokenizer
 from dynamicrubric.prompts.frames import (
     BOS,
     CONTROL_TOKENS,
@@ -71,6 +73,22 @@ class FrameTokenizer:
     def generator_prompt(self, prompt: str, responses: Sequence[str]) -> list[int]:
         """Token ids that ask the generator for a rubric; a static one sees no responses."""
         return generator_prompt(self, prompt, responses)
+
+
+def load_tokenizer(directory: Path) -> PromptTokenizer:
+    """Load a checkpoint's tokenizer: a chat's if it has a chat template, else the frames' own."""
+    if not _has_chat_template(directory):
+        return FrameTokenizer.load(directory)
+    from dynamicrubric.engines.chattokenizer import ChatTokenizer
+
+    return ChatTokenizer.load(directory)
+
+
+def _has_chat_template(directory: Path) -> bool:
+    if (directory / "chat_template.jinja").is_file():
+        return True
+    config = directory / "tokenizer_config.json"
+    return config.is_file() and bool(json.loads(config.read_text("utf-8")).get("chat_template"))
 
 
 def train_tokenizer(

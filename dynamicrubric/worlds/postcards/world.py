@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from dynamicrubric.config import VerifierConfig
 from dynamicrubric.engines.programmatic import ProgrammaticVerifier
@@ -10,6 +11,9 @@ from dynamicrubric.types import Rubric
 from dynamicrubric.worlds.base import POSTCARDS
 from dynamicrubric.worlds.postcards import criteria, rules
 from dynamicrubric.worlds.postcards.prompts import prompt_by_id
+
+if TYPE_CHECKING:
+    from dynamicrubric.engines.models import Models
 
 
 @dataclass(frozen=True)
@@ -23,7 +27,7 @@ class Postcards:
         """Return the true quality of a postcard, in [-1, 1]; KeyError without such a prompt."""
         return criteria.true_quality(prompt_by_id(prompt_id), text)
 
-    def verifier(self, settings: VerifierConfig) -> ProgrammaticVerifier:
+    def verifier(self, settings: VerifierConfig, models: Models) -> ProgrammaticVerifier:
         """Return the program that judges, with its error and failure rates."""
         return ProgrammaticVerifier(criteria.check, settings.error_rate, settings.failure_rate)
 
