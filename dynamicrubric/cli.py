@@ -16,6 +16,7 @@ import typer
 from dynamicrubric.boundary import run_with_boundary
 from dynamicrubric.config import Config, load_config
 from dynamicrubric.data_command import app as data_app
+from dynamicrubric.errors import UserError
 from dynamicrubric.plan import Cell, Plan, differing, expand, json_path, write_plan
 from dynamicrubric.planview import cell_count, cost_lines, lattice_table, ranges
 
@@ -58,6 +59,7 @@ def plan(
     """Expand the settings into cells, write them down for DVC, and show what they cost."""
     config = load_config(params)
     study = expand(config)
+    _check_names(params, cells, graph, check)
     if check:
         _check(study, params, cells)
         return
@@ -128,6 +130,32 @@ def explain(
         list_rows(Path(), cell, role, step=step, limit=limit, as_json=as_json)
     else:
         explain_row(Path(), cell, role, row_id, as_json=as_json)
+
+
+def _check_names(params: Path, cells: Path, graph: Path | None, check: bool) -> None:
+    """Refuse names under which a file of the user's would be lost, before anything is written."""
+    if (
+        cells.is_dir()
+        or cells.suffix not in (".yaml", ".yml")
+        or cells.resolve() == params.resolve()
+    ):
+        raise UserError(
+            doing=f"writing {cells}",
+            got="a folder" if cells.is_dir() else f"the name {cells}",
+            expected=f"the name of a YAML file other than {params}: the plan goes into it, and the "
+            "same as JSON beside it",
+        )
+    if graph is None:
+        return
+    if check:
+        raise UserError(
+            doing="checking the plan",
+            got=f"--graph {graph} too",
+            expected="one of them: a check writes nothing",
+        )
+    from dynamicrubric.report.latticepicture import check_name
+
+    check_name(graph)
 
 
 def _check(study: Plan, params: Path, cells: Path) -> None:

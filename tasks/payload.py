@@ -20,7 +20,7 @@ from dynamicrubric.report.cellfiles import EVALUATION, CellFiles, load_cell
 from dynamicrubric.report.samples import rubric_samples
 from dynamicrubric.yamlio import load_yaml
 from tasks.disk import link_or_copy
-from tasks.identity import canonical_json, hash_of
+from tasks.identity import JSON, canonical_json, hash_of
 
 MAX_PARAM_LETTERS: Final = 500
 MAX_TABLE_BYTES: Final = 16 * 2**20
@@ -142,7 +142,7 @@ def study_tag(plan: Plan) -> str:
     A tag a study, since studies share arms. The `h` lets the name be searched for without
     backticks: the tracker's filters read digits after a dot as a number.
     """
-    paths = [[arm, seed, path_hash(plan, arm, seed)] for arm, seed in plan.paths]
+    paths: list[JSON] = [[arm, seed, path_hash(plan, arm, seed)] for arm, seed in plan.paths]
     return f"{STUDY_TAG}h{hash_of(paths)[:8]}"
 
 

@@ -11,11 +11,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Final
 
 from dynamicrubric.durable import naming
 from dynamicrubric.errors import UserError
-from dynamicrubric.grid import COEVOLVED
 from dynamicrubric.plan import Plan
 from dynamicrubric.report.anchorchange import anchor_change_grids, anchor_sections
 from dynamicrubric.report.build import Material, write_report
@@ -23,6 +21,7 @@ from dynamicrubric.report.coevolution import CoEvolution, read_coevolution
 from dynamicrubric.report.differences import TABLES, Difference, corrected, paired_differences
 from dynamicrubric.report.evidence import Grid
 from dynamicrubric.report.faults import Fault, counted, refuse
+from dynamicrubric.report.findings import FIRST_ARM, family_of
 from dynamicrubric.report.gather import gather
 from dynamicrubric.report.gridtable import write_grid_csv
 from dynamicrubric.report.heatmap import draw_grid, heat_map
@@ -55,9 +54,6 @@ __all__ = [
     "write_metrics_csv",
 ]
 
-FIRST_CHOICE: Final = COEVOLVED
-"""The arm that the others are compared to, if the study has it; else the study's first arm."""
-
 
 @dataclass(frozen=True)
 class Comparison:
@@ -65,7 +61,8 @@ class Comparison:
 
     Attributes:
         outcomes: every figure.
-        differences: the first arm against each other one, p-values corrected over all of them.
+        differences: the first arm against each other one, p-values corrected by family: the arms of
+            the paper's findings, the other arms, and each further metric.
         questions: the question of each arm.
         coevolution: the G x P grid, and P_1 -> P_2 under each generator.
         files: metrics.csv, table.md, study.png, study.svg, grid.csv, grid.png, grid.svg.
@@ -107,14 +104,13 @@ def compare_arms(
     """
     without = {fault.key for fault in faults if fault.kind == "cell"}
     outcomes = collect_outcomes(plan, root, without)
-    arm = FIRST_CHOICE if FIRST_CHOICE in outcomes.arms else outcomes.arms[0]
-    differences = corrected(
-        [
-            found
-            for metric in TABLES
-            for found in paired_differences(plan, root, arm=arm, metric=metric, without=without)
-        ]
-    )
+    arm = FIRST_ARM if FIRST_ARM in outcomes.arms else outcomes.arms[0]
+    found = [
+        one
+        for metric in TABLES
+        for one in paired_differences(plan, root, arm=arm, metric=metric, without=without)
+    ]
+    differences = corrected(found, family_of)
     coevolution = read_coevolution(plan, root, partial=bool(faults), without=without)
     return Comparison(
         outcomes,

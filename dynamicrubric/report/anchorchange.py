@@ -13,9 +13,10 @@ from dynamicrubric.metrics import ANCHOR_METRICS
 from dynamicrubric.plan import Plan
 from dynamicrubric.report.cellfiles import EVALUATION, load_cell
 from dynamicrubric.report.differences import pair
-from dynamicrubric.report.evidence import Grid, signed
+from dynamicrubric.report.evidence import Grid
 from dynamicrubric.report.outcomes import OutcomeTable
 from dynamicrubric.report.page import Section
+from dynamicrubric.report.phrases import signed
 from dynamicrubric.stats import LEVEL, Paired, PromptValues, estimate, prompt_means
 
 ACCURACY: Final = "anchor_rank_accuracy"

@@ -13,7 +13,8 @@ from dynamicrubric.report.charts import draw_charts
 from dynamicrubric.report.coevolution import CoEvolution
 from dynamicrubric.report.csvtables import Tables, write_tables
 from dynamicrubric.report.curves import curve_points
-from dynamicrubric.report.differences import TABLES, Difference
+from dynamicrubric.report.differences import Difference
+from dynamicrubric.report.findings import findings
 from dynamicrubric.report.gather import Gathered
 from dynamicrubric.report.gridsection import coevolution_answers, coevolution_section
 from dynamicrubric.report.outcomes import OutcomeTable
@@ -22,11 +23,11 @@ from dynamicrubric.report.pagetables import (
     costs_of,
     counts_grid,
     ends_grid,
-    evidence_grid,
+    evidence_tables,
     uses_of,
 )
-from dynamicrubric.report.picture import seed_span
-from dynamicrubric.report.words import answers, findings
+from dynamicrubric.report.phrases import seed_counts, span
+from dynamicrubric.report.words import answers
 from dynamicrubric.versions import COMPARE_VERSION, STEP_VERSIONS
 
 FOLDER: Final = "report"
@@ -78,14 +79,12 @@ def write_report(material: Material, results: Path) -> Path:
             arm: text for arm, text in material.questions.items() if arm in material.outcomes.arms
         },
         arms=material.outcomes.arms,
-        seeds=_seeds(material.outcomes),
+        seeds=span(seed_counts(material.outcomes), "seed"),
         tables=tables,
         charts={chart.name: chart for chart in charts},
         ends=ends_grid(material.outcomes),
         counts=counts_grid(material.outcomes, material.gathered),
-        evidence=[
-            evidence_grid(material.differences, metric) for metric in TABLES if material.differences
-        ],
+        evidence=evidence_tables(material.differences),
         settings=_settings(material),
         faults=material.gathered.faults,
         mark=material.mark,
@@ -116,11 +115,6 @@ def _tables(material: Material) -> Tables:
         grid=material.coevolution.table.rows,
         coevolution=coevolution_answers(material.coevolution),
     )
-
-
-def _seeds(table: OutcomeTable) -> str:
-    span = seed_span(table)
-    return "1 seed" if span == "1" else f"{span} seeds"
 
 
 def _settings(material: Material) -> list[tuple[str, str]]:

@@ -1,7 +1,8 @@
 """The tables of one cell's evaluation, read once and checked before any figure comes from them.
 
 The one reader of `responses`, `rubrics` and `verdicts` for the report. Counts, bounds and the
-identity of the gap are asserted row by row; a broken one names the cell.
+identity of the gap are asserted row by row; a broken one names the cell, as does a table without
+its rows or columns.
 """
 
 from __future__ import annotations
@@ -29,6 +30,17 @@ if TYPE_CHECKING:
 RESPONSE_COLUMNS: Final = {"true_quality": "true_quality", "response_length": "num_tokens"}
 """Round metrics that are means over rows of responses.parquet, and their columns."""
 RUBRIC_COLUMNS: Final = {name: name for name in (*GAP_PARTS, *ORDER_METRICS)}
+COLUMNS: Final[dict[str, tuple[str, ...]]] = {
+    "responses": (
+        "response_id", "prompt_id", "set_index", "sample_index", "prompt", "text", "score",
+        "finish_reason", "kl", *RESPONSE_COLUMNS.values(),
+    ),
+    "rubrics": ("rubric_id", "prompt_id", "valid", "num_items", *RUBRIC_COLUMNS.values()),
+    "verdicts": (
+        "response_id", "rubric_id", "item_index", "criterion", "weight", "verdict",
+    ),
+}  # fmt: skip
+"""Columns of each table that the report reads."""
 _UNIT: Final = ("r_disc", "r_dir", *ORDER_METRICS)
 _VERDICTS: Final = frozenset({"yes", "no", "unscored"})
 
@@ -41,8 +53,8 @@ class CellTables:
         files: the cell.
         figures: its round metrics.
         responses: one row a held-out response.
-        rubrics: one row a response set; none for an arm without rubrics.
-        verdicts: one row a response and item.
+        rubrics: one row a response set, whose values are absent in an arm without rubrics.
+        verdicts: one row a response and item; none in an arm without rubrics.
     """
 
     files: CellFiles
@@ -93,6 +105,7 @@ def read_tables(plan: Plan, files: CellFiles) -> CellTables:
         rubrics=_read(files, "rubrics"),
         verdicts=_read(files, "verdicts"),
     )
+    _check_columns(tables)
     _check_responses(plan, tables)
     _check_rubrics(tables)
     _check_verdicts(tables)
@@ -106,6 +119,19 @@ def _read(files: CellFiles, name: str) -> pd.DataFrame:
 
     frame: pd.DataFrame = pq.read_table(files.file(EVALUATION, f"{name}.parquet")).to_pandas()
     return frame
+
+
+def _check_columns(tables: CellTables) -> None:
+    """Check that each table has the columns that are read, which one without rows may not."""
+    frames = {
+        "responses": tables.responses, "rubrics": tables.rubrics, "verdicts": tables.verdicts
+    }  # fmt: skip
+    for name, columns in COLUMNS.items():
+        absent = [column for column in columns if column not in frames[name]]
+        if absent:
+            kind = "an empty table" if frames[name].empty else "a table"
+            got = f"{kind} without the columns {', '.join(absent)}"
+            raise _broken(tables, name, got, "every column that an evaluation writes")
 
 
 def _check_responses(plan: Plan, tables: CellTables) -> None:
@@ -133,7 +159,7 @@ def _check_rubrics(tables: CellTables) -> None:
     """Check bounds and Delta_gap = c_K R_disc - 2 R_dir - R_cov in each row."""
     rows, size = tables.rubrics, tables.files.cell.recipe.responses_per_set
     total = tables.figures["delta_gap"].n_total
-    if len(rows) not in (total, 0) or rows["rubric_id"].nunique() != len(rows):
+    if len(rows) != total or rows["rubric_id"].nunique() != len(rows):
         got = f"{rows['rubric_id'].nunique()} rubrics in {len(rows)} rows"
         raise _broken(tables, "rubrics", got, f"{total}, one a response set")
     for name in _UNIT:
@@ -177,8 +203,6 @@ def _check_means(tables: CellTables) -> None:
     for metric in (*RESPONSE_COLUMNS, "kl", *RUBRIC_COLUMNS):
         figure = tables.figures[metric]
         frame, column = tables._place(metric)
-        if column not in frame or (frame is tables.rubrics and frame.empty):
-            continue
         known = [value for _, value in _pairs(frame, column) if value is not None]
         mean = sum(known) / len(known) if known else None
         if len(known) != figure.n_scored or not _close(mean, figure.value):

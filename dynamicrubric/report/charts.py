@@ -15,17 +15,23 @@ from typing import TYPE_CHECKING, Any, Final
 from dynamicrubric.metrics import ROUND_METRICS
 from dynamicrubric.report.curves import CURVES, CurvePoint, curve_of
 from dynamicrubric.report.differences import TABLES, Difference
-from dynamicrubric.report.evidence import capital
 from dynamicrubric.report.figures import DOTS_PER_INCH, MARK_COLOUR, STYLE, save_figure
-from dynamicrubric.report.picture import COLOURS, MARKERS, spread
+from dynamicrubric.report.lines import (
+    COLOURS,
+    MARKERS,
+    LineEnd,
+    breaking,
+    label_ends,
+    strong_arms,
+)
+from dynamicrubric.report.phrases import CERTAINTY, capital, label, span
 from dynamicrubric.report.text import visible
-from dynamicrubric.report.words import FINDINGS, FIRST_ARM
+from dynamicrubric.report.words import verdict_of
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-MAX_STRONG: Final = 7
 OTHERS_IN: Final = ("true_quality", "delta_gap")
 REFERENCE_COLOUR: Final = "#666666"
 WIDTH: Final = 4.9
@@ -53,18 +59,6 @@ class Chart:
     png: Path
     svg: Path
     note: str = ""
-
-
-def strong_arms(arms: Sequence[str]) -> tuple[str, ...]:
-    """Return the arms that are drawn strong: all if they are few, else those of the findings.
-
-    >>> strong_arms([FIRST_ARM, *FINDINGS, "oracle"]) == (FIRST_ARM, *FINDINGS)
-    True
-    """
-    if len(arms) <= MAX_STRONG:
-        return tuple(arms)
-    named = [arm for arm in arms if arm == FIRST_ARM or arm in FINDINGS]
-    return tuple((named or list(arms))[:MAX_STRONG])
 
 
 def draw_charts(
@@ -110,35 +104,29 @@ def _curve_chart(
     metric: str, strong: Sequence[str], points: Sequence[CurvePoint], folder: Path, mark: str
 ) -> Chart:
     figure, axes = _figure(WIDTH, 3.7, mark)
-    ends: list[tuple[float, int, str, int]] = []
+    ends: list[LineEnd] = []
     last = max((point.round for point in points), default=0)
     for number, arm in reversed(list(enumerate(strong))):  # the first arm ends up on top
         own = curve_of(points, arm, metric)
         _draw_line(axes, own, COLOURS[number % len(COLOURS)], MARKERS[number % len(MARKERS)])
         known = [point for point in own if point.mean is not None]
         if known and known[-1].mean is not None:
-            ends.append((known[-1].mean, known[-1].round, arm, number))
+            ends.append(LineEnd(known[-1].mean, known[-1].round, arm, number))
     _finish(axes, metric, last)
-    _label_ends(axes, ends)
-    said = ", ".join(f"{arm} {value:.3f}" for value, _, arm, _ in reversed(ends))
-    label = capital(ROUND_METRICS[metric].label)
+    label_ends(axes, ends, LABEL_GAP, 10.5)
+    said = ", ".join(f"{end.text} {end.value:.3f}" for end in reversed(ends))
     own = [point for point in points if point.metric == metric and point.arm in strong]
-    title = f"{label} by round"
+    title = f"{capital(label(metric))} by round"
     return _save(figure, folder, f"curve_{metric}", title, f"at the end: {said}", _basis(own))
 
 
 def _basis(points: Sequence[CurvePoint]) -> str:
     """Say what the points of a picture rest on: seeds, rows, and what the bands are over."""
-    seeds = _span([len(point.seeds) for point in points])
-    scored = _span([point.n_scored for point in points])
+    seeds = span([len(point.seeds) for point in points], "seed")
+    scored = span([point.n_scored for point in points], "scored row")
     over = sorted({point.over for point in points if point.over is not None})
     bands = f"bands over {' or '.join(over)}" if over else "no bands"
-    return f"A point: {seeds} seed{'' if seeds == '1' else 's'}, {scored} scored rows; {bands}"
-
-
-def _span(counts: Sequence[int]) -> str:
-    low, high = min(counts, default=0), max(counts, default=0)
-    return f"{low:,}" if low == high else f"{low:,} to {high:,}"
+    return f"A point: {seeds}, {scored}; {bands}"
 
 
 def _others_chart(
@@ -162,8 +150,7 @@ def _others_chart(
         if not any(one.mean is not None for one in curve_of(points, rest[place], metric)):
             panel.text(0.5, 0.5, "nothing scored", transform=panel.transAxes, ha="center",
                        color=REFERENCE_COLOUR)  # fmt: skip
-    label = capital(ROUND_METRICS[metric].label)
-    title = f"{label} by round: each other arm (blue) beside {reference} (grey)"
+    title = f"{capital(label(metric))} by round: each other arm (blue) beside {reference} (grey)"
     own = [point for point in points if point.metric == metric and point.arm in rest]
     alt = f"panels of {', '.join(rest)}"
     return _save(figure, folder, f"others_{metric}", title, alt, _basis(own))
@@ -175,7 +162,7 @@ def _difference_chart(metric: str, own: Sequence[Difference], folder: Path, mark
         if found.mean is None:
             axes.text(0, place, "no value", color=REFERENCE_COLOUR, va="center")
             continue
-        shown = found.p_corrected is not None and found.p_corrected < 0.05
+        shown = verdict_of(found) in ("higher", "lower")
         colour = COLOURS[1] if shown else REFERENCE_COLOUR
         if found.estimate.interval:
             axes.plot(found.estimate.interval, [place, place], color=colour, linewidth=2.2)
@@ -185,9 +172,8 @@ def _difference_chart(metric: str, own: Sequence[Difference], folder: Path, mark
     axes.set_yticks(range(len(own)), [visible(found.other) for found in reversed(own)])
     axes.set_ylim(-0.6, len(own) - 0.4)
     axes.grid(axis="x", color="#DDDDDD", linewidth=0.8)
-    label = ROUND_METRICS[metric].label
-    axes.set_xlabel(f"{own[0].arm} minus the arm, {label}")
-    title = f"{capital(label)}: {own[0].arm} minus each other arm, 95 % intervals"
+    axes.set_xlabel(f"{own[0].arm} minus the arm, {label(metric)}")
+    title = f"{capital(label(metric))}: {own[0].arm} minus each other arm, {CERTAINTY} intervals"
     alt = ", ".join(f"{one.other} {one.mean:+.3f}" for one in own if one.mean is not None)
     return _save(figure, folder, f"difference_{metric}", title, alt)
 
@@ -195,11 +181,10 @@ def _difference_chart(metric: str, own: Sequence[Difference], folder: Path, mark
 def _draw_line(
     axes: Axes, own: Sequence[CurvePoint], colour: str, marker: str | None, size: float = 5.5
 ) -> None:
-    nan = float("nan")
     rounds = [point.round for point in own]
-    means = [nan if point.mean is None else point.mean for point in own]
-    low = [nan if point.low is None else point.low for point in own]
-    high = [nan if point.high is None else point.high for point in own]
+    means, low, high = (
+        breaking([getattr(point, end) for point in own]) for end in ("mean", "low", "high")
+    )
     axes.fill_between(rounds, low, high, color=colour, alpha=BAND_ALPHA, linewidth=0)
     axes.plot(rounds, means, color=colour, marker=marker, linewidth=2.0, markersize=size)
 
@@ -223,25 +208,6 @@ def _finish(
     low, high = axes.get_ylim()
     if low < 0 < high:
         axes.axhline(0, color="#888888", linewidth=1)
-
-
-def _label_ends(axes: Axes, ends: Sequence[tuple[float, int, str, int]]) -> None:
-    """Write each arm's name at the right, moved apart, with a thin line to its curve's end."""
-    low, high = axes.get_ylim()
-    places = spread([(value - low) / (high - low) for value, *_ in ends], LABEL_GAP)
-    for (value, number, arm, place_number), place in zip(ends, places, strict=True):
-        colour = COLOURS[place_number % len(COLOURS)]
-        axes.annotate(
-            visible(arm),
-            xy=(number, value),
-            xytext=(1.05, place),
-            textcoords="axes fraction",
-            va="center",
-            color=colour,
-            fontsize=10.5,
-            annotation_clip=False,
-            arrowprops={"arrowstyle": "-", "color": colour, "linewidth": 0.8, "shrinkB": 4},
-        )
 
 
 def _figure(

@@ -37,18 +37,21 @@ from dynamicrubric.report.differences import (
     corrected,
 )
 from dynamicrubric.report.evidence import (
-    NOTHING,
+    COUNT_HEADS,
+    INTERVAL_HEADS,
     Grid,
-    capital,
-    counts,
-    evidence,
-    signed,
+    cells_of,
+    family_text,
+    left_out,
+    no_interval,
 )
 from dynamicrubric.report.gridtable import GAP, GridTable, grid_values, grids_of, read_grids
-from dynamicrubric.stats import LEVEL
+from dynamicrubric.report.phrases import capital, label, mean_over, span
 
 QUALITY: Final = "true_quality"
 BEST: Final = "G_2"
+GAP_FAMILY: Final = "the generators on the same responses"
+GAIN_FAMILY: Final = "P_1 -> P_2 under each generator"
 SHOWN: Final = ("delta_gap", "r_disc", "r_dir", "rank_accuracy", "tie_rate", "valid_rubric_rate")
 """Figures of the grid's table."""
 
@@ -106,10 +109,10 @@ def read_coevolution(
         for g in planned
         if g != BEST and BEST in planned and ends[g].keys() & ends[BEST].keys()
     ]
-    together = corrected([*gains, *against])
+    together = corrected([*gains, *against], lambda _: GAIN_FAMILY)
     return CoEvolution(
         table=table,
-        gaps=corrected(gaps),
+        gaps=corrected(gaps, lambda _: GAP_FAMILY),
         gains=together[: len(gains)],
         against=together[len(gains) :],
         not_planned={g: _why_not(whole, g) for g in UNDER if g not in planned},
@@ -125,8 +128,7 @@ def coevolution_grids(found: CoEvolution) -> list[Grid]:
     grids = []
     if found.table.rows:
         grids.append(_figures_grid(found.table))
-        label = capital(ROUND_METRICS[GAP].label)
-        title = f"{label}, {BEST} minus another generator on the same responses"
+        title = f"{capital(label(GAP))}, {BEST} minus another generator on the same responses"
         rows = {f"{one.other}": one for one in found.gaps}
         grids += _difference_grids(title, "minus", rows)
     if found.gains:
@@ -135,8 +137,8 @@ def coevolution_grids(found: CoEvolution) -> list[Grid]:
             " - ".join(name.removeprefix("under ") for name in (one.arm, one.other)): one
             for one in found.against
         }
-        label = ROUND_METRICS[QUALITY].label
-        grids += _difference_grids(f"P_1 -> P_2 under: gain in {label}", "generator", rows)
+        title = f"P_1 -> P_2 under: gain in {label(QUALITY)}"
+        grids += _difference_grids(title, "generator", rows)
     return grids
 
 
@@ -147,12 +149,10 @@ def coevolution_notes(found: CoEvolution) -> list[tuple[str, str]]:
         notes += list(GENERATORS.items())
         notes.append(("P_0, P_1, P_2", f"policies of {COEVOLVED}, by round"))
         rows = [row for row in found.table.rows if row.metric == GAP]
-        scored = f"{min(r.n_scored for r in rows)} to {max(r.n_scored for r in rows)}"
+        scored = span({row.n_scored for row in rows})
         total = " or ".join(map(str, sorted({row.n_total for row in rows})))
         notes.append(("sets with a gap", f"{scored} of {total} a generator, policy and seed"))
         notes.append(("G_0 on P_0, G_1 on P_1, G_2 on P_2", _diagonal_note(found.deviation)))
-        p_holm = f"corrected for the {len(found.gaps)} differences of its table"
-        notes.append((f"p Holm of {BEST} minus another generator", p_holm))
     elif not found.missing:
         notes.append(("no G x P grid", f"it takes {NEEDS}"))
     if found.missing:
@@ -160,17 +160,13 @@ def coevolution_notes(found: CoEvolution) -> list[tuple[str, str]]:
         notes.append(("G x P grids left out", f"missing or damaged: {stages}"))
     if found.gains:
         notes.append(("a - b", "gain under a minus gain under b: P_1 is the same"))
-        p_holm = f"corrected for the {len(found.gains) + len(found.against)} rows of its table"
-        notes.append(("p Holm of P_1 -> P_2", p_holm))
         notes += [
             (f"P_1 -> P_2 under {g}", f"not there: {why}") for g, why in found.not_planned.items()
         ]
     for one in (*found.gaps, *found.gains, *found.against):
         if one.estimate.interval is None:
-            notes.append((f"{one.arm} - {one.other}", f"no interval: {one.estimate.lacking}"))
-        for name, seeds in one.unpaired_seeds.items():
-            alone = f"left out, as only {name} has them: seeds {', '.join(map(str, seeds))}"
-            notes.append((f"{one.arm} - {one.other}", alone))
+            notes.append((f"{one.arm} - {one.other}", f"no interval. {no_interval(one)}"))
+        notes += [(f"{one.arm} - {one.other}", text) for text in left_out(one)]
     return notes
 
 
@@ -274,8 +270,7 @@ def _values(
 
 
 def _figures_grid(table: GridTable) -> Grid:
-    count = len(table.seeds)
-    seeds = "1 seed" if count == 1 else f"mean of {count} seeds"
+    seeds = mean_over([len(table.seeds)])
     rows = tuple(
         (
             f"{generator} on {policy}",
@@ -290,11 +285,12 @@ def _figures_grid(table: GridTable) -> Grid:
 
 def _difference_grids(title: str, head: str, rows: Mapping[str, Difference]) -> list[Grid]:
     """Return a table of intervals and one of what they rest on."""
-    intervals, rests = [], []
-    for name, one in rows.items():
-        low, high, over, p, p_holm, better = evidence(one)
-        intervals.append((name, signed(one.mean), low, high, p, p_holm, better))
-        rests.append((name, *counts(one), over if over != NOTHING else one.estimate.lacking))
-    heads = (head, "mean", f"{LEVEL:.0%} from", "to", "p", "p Holm", "better on")
-    second = (head, "seeds", "prompts", "rows", "other's rows", "is over")
-    return [Grid(title, heads, tuple(intervals)), Grid("What it rests on", second, tuple(rests))]
+    heads = ("difference", *(name for name in INTERVAL_HEADS if name != "is over"))
+    rests = ("is over", *COUNT_HEADS)
+    return [
+        Grid(text, (head, *own), tuple((name, *cells_of(one, own)) for name, one in rows.items()))
+        for text, own in (
+            (f"{title}; {family_text(list(rows.values()))}", heads),
+            ("What it rests on", rests),
+        )
+    ]

@@ -11,9 +11,10 @@ from typing import Any
 from dynamicrubric.report.costs import COSTS, Cost
 from dynamicrubric.report.curves import CurvePoint
 from dynamicrubric.report.extremes import Extremes
+from dynamicrubric.report.findings import Finding
 from dynamicrubric.report.gridtable import GridRow
 from dynamicrubric.report.rubricchange import RubricUse
-from dynamicrubric.report.words import Answer, Finding
+from dynamicrubric.report.words import Answer
 
 Uses = Mapping[tuple[str, int], RubricUse]
 """Rubrics by (arm, round)."""
@@ -50,9 +51,7 @@ def write_tables(tables: Tables, folder: Path) -> tuple[Path, ...]:
     rows: dict[str, Iterable[Mapping[str, Any]]] = {
         "curves": (_curve(point) for point in tables.points),
         "differences": (_answer(answer) for answer in tables.answers),
-        "findings": (
-            {"arm": one.other, "claim": one.claim, "status": one.status} for one in tables.findings
-        ),
+        "findings": (_finding(one) for one in tables.findings),
         "rubrics": (_use(arm, number, use) for (arm, number), use in tables.uses.items()),
         "criteria": (
             {"arm": arm, "round": number, "criterion": text, "rubrics": count, "of": use.rubrics}
@@ -81,11 +80,20 @@ def _answer(answer: Answer) -> dict[str, Any]:
         "arm": found.arm, "other": found.other, "metric": found.metric, "round": found.round,
         "mean": found.mean, "low": low, "high": high, "over": found.estimate.over,
         "p": found.estimate.p_value, "p_corrected": found.p_corrected,
-        "better_on": found.estimate.superiority, "shows": answer.verdict,
+        "family": found.family and found.family.name,
+        "family_size": found.family and found.family.size,
+        "higher_on": found.estimate.superiority, "shows": answer.label,
         "seeds": len(found.by_seed),
         "prompts": " ".join(str(one.n_prompts) for one in found.by_seed),
         "rows": found.rows[0], "rows_total": found.rows[1],
         "other_rows": found.other_rows[0], "other_rows_total": found.other_rows[1],
+    }  # fmt: skip
+
+
+def _finding(found: Finding) -> dict[str, Any]:
+    claim = found.claim
+    return {
+        "arm": found.other, "paper": claim.paper, "expected": claim.here, "status": found.label
     }  # fmt: skip
 
 

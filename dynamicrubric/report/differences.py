@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import math
 import statistics
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache
 from pathlib import Path
@@ -76,6 +76,19 @@ class SeedDifference:
 
 
 @dataclass(frozen=True)
+class Family:
+    """The comparisons of one table, whose p-values are corrected together.
+
+    Attributes:
+        name: what they compare, in words.
+        size: how many of them have a p-value; what was not tested cannot be a false rejection.
+    """
+
+    name: str
+    size: int
+
+
+@dataclass(frozen=True)
 class Difference:
     """One arm minus another.
 
@@ -93,7 +106,9 @@ class Difference:
         other_rows: the same of the other arm.
         unpaired_seeds: seeds of one of the two arms alone, left out of the comparison, by arm.
         round: the round that is compared.
-        p_corrected: p-value after Holm's correction over the table, see `corrected`.
+        p_corrected: p-value after Holm's correction over the family, see `corrected`.
+        family: what it was corrected with; None before that.
+        same_cell: the two are one and the same cell, so that nothing was compared.
         remark: what makes the two unlike beside what their arms say, "" if nothing.
     """
 
@@ -110,6 +125,8 @@ class Difference:
     unpaired_seeds: Mapping[str, tuple[int, ...]]
     round: int
     p_corrected: float | None = None
+    family: Family | None = None
+    same_cell: bool = False
     remark: str = ""
 
 
@@ -171,7 +188,9 @@ def _of_one_cell(found: Difference) -> Difference:
     """Return a comparison of cells with themselves: its zero was not measured."""
     why = f"both arms are one and the same cell in round {found.round}"
     lacking = Estimate(mean=found.mean, lacking=why)
-    return replace(found, estimate=lacking, standard_error=None, note="one and the same cell")
+    return replace(
+        found, estimate=lacking, standard_error=None, note="one and the same cell", same_cell=True
+    )
 
 
 def _trained_ahead(plan: Plan, paths: Mapping[int, tuple[str, ...]], last: int) -> bool:
@@ -196,11 +215,31 @@ def common_round(
     return min(lengths or [len(keys) for own in (first, second) for keys in own.values()]) - 1
 
 
-def corrected(differences: Sequence[Difference]) -> tuple[Difference, ...]:
-    """Return the comparisons of one table with Holm's correction over all of them."""
-    p_values = holm([found.estimate.p_value for found in differences])
+def corrected(
+    differences: Sequence[Difference], family_of: Callable[[Difference], str]
+) -> tuple[Difference, ...]:
+    """Return the comparisons, in their order, with Holm's correction over each family.
+
+    A comparison without a p-value (of a cell with itself, or of too few prompts) is no test and
+    counts in no family's size.
+
+    Args:
+        differences: comparisons of one table or of several.
+        family_of: name of the family of a comparison.
+    """
+    p_values: dict[str, list[float]] = {}
+    for found in differences:
+        own = p_values.setdefault(family_of(found), [])
+        if found.estimate.p_value is not None:
+            own.append(found.estimate.p_value)
+    holms = {name: iter(holm(own)) for name, own in p_values.items()}
     return tuple(
-        replace(found, p_corrected=p) for found, p in zip(differences, p_values, strict=True)
+        replace(
+            found,
+            p_corrected=None if found.estimate.p_value is None else next(holms[family_of(found)]),
+            family=Family(family_of(found), len(p_values[family_of(found)])),
+        )
+        for found in differences
     )
 
 

@@ -2,23 +2,54 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from dynamicrubric.metrics import ROUND_METRICS
 from dynamicrubric.report.differences import Difference
-from dynamicrubric.stats import LEVEL, MIN_SEEDS
+from dynamicrubric.report.phrases import (
+    CERTAINTY,
+    NOTHING,
+    capital,
+    count,
+    label,
+    listed,
+    of_all,
+    p_text,
+    seeds_named,
+    share,
+    signed,
+    span,
+)
+from dynamicrubric.stats import MIN_PROMPTS, MIN_SEEDS
 
-SMALLEST_P: Final = 0.0001
-NOTHING: Final = "\u2013"
+FROM: Final = f"{CERTAINTY} from"
+CORRECTED: Final = "p Holm"
+"""Short: the table fits a console of 80 columns."""
+HIGHER_ON: Final = "higher on"
 INTERVAL_MEANING: Final = (
     "interval of the mean difference; where it is over prompts alone, it is about the seeds that "
     "were run and says nothing about others"
 )
-SUPERIORITY_MEANING: Final = (
-    "effect size: share of prompts on which the first arm is better, equal ones half; 50% is none"
+HIGHER_MEANING: Final = (
+    "effect size: share of prompts on which the first arm is higher, equal ones half; 50 % is none"
 )
+COLUMNS: Final[Mapping[str, Callable[[Difference], str]]] = {
+    "difference": lambda one: signed(one.mean),
+    FROM: lambda one: signed(_ends(one)[0]),
+    "to": lambda one: signed(_ends(one)[1]),
+    "is over": lambda one: one.estimate.over or NOTHING,
+    "p": lambda one: p_text(one.estimate.p_value),
+    CORRECTED: lambda one: p_text(one.p_corrected),
+    HIGHER_ON: lambda one: share(one.estimate.superiority),
+    "seeds": lambda one: str(len(one.by_seed)),
+    "prompts": lambda one: paired_prompts(one),
+    "rows": lambda one: of_all(*one.rows),
+    "other's rows": lambda one: of_all(*one.other_rows),
+}
+"""What every table of comparisons is made of: a column's head, and its cell for a comparison."""
+INTERVAL_HEADS: Final = (FROM, "to", "is over", "p", CORRECTED, HIGHER_ON)
+COUNT_HEADS: Final = ("seeds", "prompts", "rows", "other's rows")
 Group = tuple[str, ...]
 
 
@@ -37,25 +68,52 @@ def rounds_of(differences: Sequence[Difference]) -> str:
     return f"round {rounds.pop()}" if len(rounds) == 1 else "the last round of both arms"
 
 
+def cells_of(found: Difference, heads: Iterable[str]) -> tuple[str, ...]:
+    """Return a comparison's cells under the given heads of `COLUMNS`."""
+    return tuple(COLUMNS[head](found) for head in heads)
+
+
+def family_text(differences: Sequence[Difference]) -> str:
+    """Say over what the p-values of a table are corrected, given its comparisons."""
+    families = dict.fromkeys(one.family for one in differences if one.family is not None)
+    said = [f"{count(one.size, 'comparison')}, {one.name}" for one in families]
+    return f"{CORRECTED} over {'; '.join(said)}" if said else "p not corrected"
+
+
+def by_family(differences: Sequence[Difference]) -> list[list[Difference]]:
+    """Return the comparisons of each table: one family each, of one arm in one metric."""
+    own = grouped(
+        differences, lambda one: (one.arm, one.metric, one.family.name if one.family else "")
+    )
+    return [found for _, found in own]
+
+
+def family_title(own: Sequence[Difference]) -> str:
+    """Return the title of the table of one family."""
+    arm, metric = own[0].arm, own[0].metric
+    return (
+        f"{capital(label(metric))} in {rounds_of(own)}, {arm} minus another arm: {CERTAINTY} "
+        f"intervals; {family_text(own)}"
+    )
+
+
 def evidence_grids(differences: Sequence[Difference]) -> list[Grid]:
-    """Return the tables of intervals, one a metric, and of counts; no difference is left out."""
-    heads = ("other arm", f"{LEVEL:.0%} from", "to", "is over", "p", "p Holm", "better on")
+    """Return the tables of intervals, one a family, and of counts; no difference is left out."""
     found = [
         Grid(
-            f"{capital(ROUND_METRICS[metric].label)} in {rounds_of(own)}, {arm} minus another "
-            f"arm: {LEVEL:.0%} intervals",
-            heads,
-            tuple((one.other, *evidence(one)) for one in own),
+            family_title(own),
+            ("other arm", *INTERVAL_HEADS),
+            tuple((one.other, *cells_of(one, INTERVAL_HEADS)) for one in own),
         )
-        for (arm, metric), own in _grouped(differences, lambda one: (one.arm, one.metric))
+        for own in by_family(differences)
     ]
     return found + [
         Grid(
             f"What they rest on, {arm} and the other arm",
-            ("other arm", "metric", "seeds", "prompts", "rows", "other's rows"),
-            tuple((one.other, ROUND_METRICS[one.metric].label, *counts(one)) for one in own),
+            ("other arm", "metric", *COUNT_HEADS),
+            tuple((one.other, label(one.metric), *cells_of(one, COUNT_HEADS)) for one in own),
         )
-        for (arm,), own in _grouped(differences, lambda one: (one.arm,))
+        for (arm,), own in grouped(differences, lambda one: (one.arm,))
     ]
 
 
@@ -64,98 +122,79 @@ def evidence_notes(differences: Sequence[Difference]) -> list[tuple[str, str]]:
     if not differences:
         return []
     notes = [
-        (f"{LEVEL:.0%} from, to", INTERVAL_MEANING),
+        (f"{FROM}, to", INTERVAL_MEANING),
         ("p", "of no difference, two-sided, over what the interval is over"),
-        ("p Holm", f"corrected for the {len(differences)} differences of these tables"),
-        ("better on", SUPERIORITY_MEANING),
+        (CORRECTED, "p corrected by Holm, over the comparisons of its table that have a p"),
+        (HIGHER_ON, HIGHER_MEANING),
         ("prompts, rows", "prompts that both arms scored, of all; each arm's scored rows, of all"),
     ]
     few = {len(found.by_seed) for found in differences} & set(range(1, MIN_SEEDS))
     if few:
-        number = " or ".join(f"{count} seed{'s' * (count > 1)}" for count in sorted(few))
+        number = " or ".join(count(seeds, "seed") for seeds in sorted(few))
         notes.append((f"no interval over seeds with {number}", f"it takes {MIN_SEEDS}"))
-    return notes + [note for found in differences for note in _lacking(found)]
+    return notes + [note for found in differences for note in lacking_notes(found)]
 
 
 def names_of(found: Difference) -> tuple[str, str]:
     """Return the first two cells of a difference's row: the arms and the metric."""
-    return f"{found.arm} - {found.other}", ROUND_METRICS[found.metric].label
+    return f"{found.arm} - {found.other}", label(found.metric)
 
 
-def signed(value: float | None) -> str:
-    """Return a difference with its sign, or a dash for "no value"."""
-    return NOTHING if value is None else f"{value:+.4f}"
+def no_interval(found: Difference) -> str:
+    """Say in a sentence why a comparison has no interval; empty if it has one."""
+    if found.estimate.interval is not None:
+        return ""
+    place = f"{label(found.metric)} in round {found.round}"
+    if found.same_cell:
+        return f"Both are one and the same cell in round {found.round}: nothing was compared."
+    if not found.by_seed:
+        return f"No seed has {place} of both, so there is nothing to compare."
+    if found.mean is None:
+        empty = seeds_named([one.seed for one in found.by_seed if one.mean is None])
+        return f"No prompt of {empty} is scored for both in {place}, so there is no difference."
+    few = [one for one in found.by_seed if one.n_prompts < MIN_PROMPTS]
+    said = listed([f"{count(one.n_prompts, 'prompt')} of seed {one.seed}" for one in few])
+    return (
+        f"In {place} both are scored on only {said}, and an interval takes {MIN_PROMPTS}: the "
+        f"mean difference of {signed(found.mean, 3)} stands alone."
+    )
 
 
-def capital(text: str) -> str:
-    """Return the text with its first letter as a capital."""
-    return text[0].upper() + text[1:]
+def paired_prompts(found: Difference) -> str:
+    """Return how many prompts both arms scored, of all; the fewest and the most of a seed."""
+    paired = span({one.n_prompts for one in found.by_seed}, to="-")
+    return f"{paired}/{span({one.n_prompts_total for one in found.by_seed}, to='-')}"
 
 
-def _grouped(
+def lacking_notes(found: Difference) -> list[tuple[str, str]]:
+    """Say what a comparison lacks that others may have: its interval, or seeds of one arm."""
+    name = ", ".join(names_of(found))
+    notes = []
+    if found.estimate.interval is None:
+        notes.append((name, f"no interval. {no_interval(found)}"))
+    if found.remark:
+        notes.append((name, found.remark))
+    return notes + [(name, text) for text in left_out(found)]
+
+
+def left_out(found: Difference) -> list[str]:
+    """Say which seeds are left out because one of the two arms alone has them."""
+    return [
+        f"{capital(seeds_named(seeds))} left out: only {arm} has {it}."
+        for arm, seeds in found.unpaired_seeds.items()
+        for it in ["it" if len(seeds) == 1 else "them"]
+    ]
+
+
+def grouped(
     differences: Sequence[Difference], key: Callable[[Difference], Group]
 ) -> list[tuple[Group, list[Difference]]]:
+    """Return the comparisons by key, in the order in which the keys come."""
     groups: dict[Group, list[Difference]] = {}
     for found in differences:
         groups.setdefault(key(found), []).append(found)
     return list(groups.items())
 
 
-def evidence(found: Difference) -> tuple[str, ...]:
-    """Return interval, what it is over, p, corrected p and effect size as cells of a row."""
-    says = found.estimate
-    low, high = says.interval or (None, None)
-    better = NOTHING if says.superiority is None else f"{says.superiority:.0%}"
-    return (
-        signed(low),
-        signed(high),
-        says.over or NOTHING,
-        p_text(says.p_value),
-        p_text(found.p_corrected),
-        better,
-    )
-
-
-def counts(found: Difference) -> tuple[str, ...]:
-    """Return seeds, paired prompts and both arms' scored rows as cells of a row."""
-    rows = (f"{scored}/{total}" for scored, total in (found.rows, found.other_rows))
-    return str(len(found.by_seed)), paired_prompts(found), *rows
-
-
-def paired_prompts(found: Difference) -> str:
-    """Return how many prompts both arms scored, of all; the fewest and the most of a seed."""
-    paired = _span({one.n_prompts for one in found.by_seed})
-    return f"{paired}/{_span({one.n_prompts_total for one in found.by_seed})}"
-
-
-def _lacking(found: Difference) -> list[tuple[str, str]]:
-    """Say what a comparison lacks that others may have: its interval, or seeds of one arm."""
-    difference, metric = names_of(found)
-    name = f"{difference}, {metric}"
-    notes = []
-    if found.estimate.interval is None:
-        notes.append((name, f"no interval: {found.estimate.lacking}"))
-    if found.remark:
-        notes.append((name, found.remark))
-    for arm, seeds in found.unpaired_seeds.items():
-        notes.append(
-            (name, f"left out, as {arm} alone has them: seeds {', '.join(map(str, seeds))}")
-        )
-    return notes
-
-
-def _span(values: Collection[int]) -> str:
-    """Return one number, or the smallest and the largest.
-
-    >>> _span({48}), _span({46, 48, 47}), _span(())
-    ('48', '46-48', '0')
-    """
-    low, high = min(values, default=0), max(values, default=0)
-    return str(low) if low == high else f"{low}-{high}"
-
-
-def p_text(value: float | None) -> str:
-    """Return a p-value as text, or a dash."""
-    if value is None:
-        return NOTHING
-    return f"<{SMALLEST_P}" if value < SMALLEST_P else f"{value:.4f}"
+def _ends(found: Difference) -> tuple[float | None, float | None]:
+    return found.estimate.interval or (None, None)

@@ -14,17 +14,20 @@ from dynamicrubric.report.coevolution import (
     coevolution_grids,
     coevolution_notes,
 )
+from dynamicrubric.report.findings import GRID_ANCHOR
 from dynamicrubric.report.gridtable import GAP
 from dynamicrubric.report.heatmap import draw_grid
 from dynamicrubric.report.page import Section
+from dynamicrubric.report.phrases import capital, mean_over
 from dynamicrubric.report.words import Answer, answers
 
-ANCHOR: Final = "coevolution"
 TITLE: Final = "Co-evolution"
 GRID: Final = (
     f"Every generator writes rubrics for the same held-out responses of each policy: {BEST} was "
     f"trained on responses of {POLICIES[1]}, {G_STALE} again on those of {POLICIES[0]}, with equal "
-    "compute."
+    f"compute. {POLICIES[2]} was trained under {BEST}, so on {POLICIES[2]}'s responses {BEST} is "
+    f"the judge that its policy optimised against; {POLICIES[1]}'s column is the paper's "
+    "comparison."
 )
 POLICY: Final = f"And {POLICIES[1]} is trained on under each generator that the plan has."
 NO_GRID: Final = f"This plan has no G x P grid: it takes {NEEDS}."
@@ -40,7 +43,7 @@ def coevolution_section(found: CoEvolution, folder: Path, mark: str = "") -> Sec
         mark: what has to be said on the picture; a partial report's mark.
     """
     return Section(
-        anchor=ANCHOR,
+        anchor=GRID_ANCHOR,
         title=TITLE,
         lead=_lead(found),
         charts=(_heat_map(found, folder, mark),) if found.table.rows else (),
@@ -85,6 +88,5 @@ def _heat_map(found: CoEvolution, folder: Path, mark: str) -> Chart:
     }
     said = ", ".join(f"{name} {mean:.3f}" for name, mean in means.items() if mean is not None)
     title = "Each generator (rows) on each policy's held-out responses (columns)"
-    seeds = len(found.table.seeds)
-    note = f"Mean over {seeds} seeds" if seeds > 1 else "1 seed"
+    note = capital(mean_over([len(found.table.seeds)]))
     return Chart("grid", title, f"{title}; Delta_gap of {said}", png, svg, note)

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Final
 
 from dynamicrubric.grid import G_STALE, GENERATORS, NEEDS, POLICIES
 from dynamicrubric.metrics import ROUND_METRICS
-from dynamicrubric.report.evidence import capital
 from dynamicrubric.report.figures import (
     CAPTION_COLOUR,
     DOTS_PER_INCH,
@@ -20,6 +19,7 @@ from dynamicrubric.report.figures import (
     save_figure,
 )
 from dynamicrubric.report.gridtable import GridTable
+from dynamicrubric.report.phrases import capital, mean_over
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -100,12 +100,9 @@ def _draw_panel(axes: Axes, table: GridTable, metric: str, *, named: bool) -> No
 
 
 def _caption(table: GridTable) -> str:
-    count = len(table.seeds)
-    if count == 0:
+    if not table.seeds:
         return ""
-    if count == 1:
-        return "1 seed; each panel has its own scale, brighter is more"
     errors = any(table.standard_error(g, p, m) is not None
                  for g in GENERATORS for p in POLICIES for m in PANELS)  # fmt: skip
     plus = " \u00b1 standard error over seeds" if errors else ""
-    return f"mean of {count} seeds{plus}; each panel has its own scale, brighter is more"
+    return f"{mean_over([len(table.seeds)])}{plus}; each panel has its own scale, brighter is more"

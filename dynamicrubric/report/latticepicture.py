@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 from dynamicrubric.errors import UserError
 from dynamicrubric.plan import Plan
 from dynamicrubric.planview import LatticeRow, lattice_rows, ranges
-from dynamicrubric.report.picture import COLOURS
+from dynamicrubric.report.lines import COLOURS
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -23,19 +23,28 @@ SPREAD: Final = 0.6
 """Height, in rows, over which the lines through a shared cell are spread."""
 
 
+def check_name(path: Path) -> None:
+    """Raise a UserError if no lattice can be drawn to a file of this name."""
+    got = f"a name that ends in {path.suffix!r}" if path.suffix.lower() not in FORMATS else None
+    if not path.parent.is_dir():
+        got = "no such folder"
+    elif path.is_dir():
+        got = "a folder"
+    if got is not None:
+        raise UserError(
+            doing=f"drawing the plan to {path}",
+            got=got,
+            expected=f"a file in a folder that exists, ending in {' or '.join(FORMATS)}",
+        )
+
+
 def draw_lattice(plan: Plan, path: Path) -> None:
     """Draw the lattice to an SVG, PNG or PDF.
 
     Raises:
         UserError: the file's name ends otherwise, or its folder does not exist.
     """
-    if path.suffix not in FORMATS or not path.parent.is_dir():
-        there = path.parent.is_dir()
-        raise UserError(
-            doing=f"drawing the plan to {path}",
-            got=f"a name that ends in {path.suffix!r}" if there else "no such folder",
-            expected=f"a file in a folder that exists, ending in {' or '.join(FORMATS)}",
-        )
+    check_name(path)
     # Imported here: matplotlib costs a second.
     import matplotlib
     from matplotlib.figure import Figure

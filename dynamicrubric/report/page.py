@@ -14,20 +14,22 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
+from dynamicrubric.metrics import ROUND_METRICS
 from dynamicrubric.report.charts import Chart
 from dynamicrubric.report.csvtables import Tables
-from dynamicrubric.report.evidence import Grid
+from dynamicrubric.report.evidence import Grid, left_out
 from dynamicrubric.report.faults import Fault
+from dynamicrubric.report.findings import FIRST_ARM, GRID_ANCHOR
 from dynamicrubric.report.pagetables import (
+    ENDS,
     YARDSTICK,
     by_round_grid,
     cost_grids,
-    number,
-    share,
 )
+from dynamicrubric.report.phrases import CERTAINTY, label, number, share
 from dynamicrubric.report.rubricchange import RubricUse
 from dynamicrubric.report.text import visible
-from dynamicrubric.report.words import FIRST_ARM, Answer, caution, reach
+from dynamicrubric.report.words import Answer, caution
 from dynamicrubric.stats import MIN_SEEDS
 
 if TYPE_CHECKING:
@@ -36,9 +38,6 @@ if TYPE_CHECKING:
 TEMPLATES: Final = Path(__file__).with_name("templates")
 PAGE: Final = "page.html.j2"
 STYLE: Final = "style.css"
-STATUS_CLASS: Final[Mapping[str, str]] = {
-    "held here": "good", "the other way round here": "bad", "above": "good", "below": "bad",
-}  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -115,10 +114,12 @@ def render(content: PageContent) -> str:
         rubric_grids=_rubric_grids(content.tables),
         rubrics=_rubrics_by_arm(content.tables),
         cost_grids=cost_grids(content.tables.costs),
+        glossary=[(label(metric), ROUND_METRICS[metric].meaning) for metric in ENDS],
         yardstick=YARDSTICK,
         first_arm=FIRST_ARM,
         min_seeds=MIN_SEEDS,
-        status_class=STATUS_CLASS,
+        certainty=CERTAINTY,
+        grid_anchor=GRID_ANCHOR,
     )
 
 
@@ -149,7 +150,7 @@ def _environment() -> Environment:
         number=number,
         share=share,
         caution=caution,
-        reach=reach,
+        left_out=left_out,
     )
     return environment
 

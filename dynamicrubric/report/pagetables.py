@@ -5,20 +5,20 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Final
 
-from dynamicrubric.metrics import ROUND_METRICS
 from dynamicrubric.report.costs import COSTS, Cost, mean_cost, summed
 from dynamicrubric.report.csvtables import Uses
 from dynamicrubric.report.differences import Difference
 from dynamicrubric.report.evidence import (
-    NOTHING,
+    COUNT_HEADS,
+    INTERVAL_HEADS,
     Grid,
-    capital,
-    p_text,
-    paired_prompts,
-    signed,
+    by_family,
+    cells_of,
+    family_title,
 )
 from dynamicrubric.report.gather import Gathered
 from dynamicrubric.report.outcomes import OutcomeTable
+from dynamicrubric.report.phrases import NOTHING, label, mean_text, number, of_all
 from dynamicrubric.report.rubricchange import RubricUse, together
 
 ENDS: Final = (
@@ -35,15 +35,15 @@ COST_HEADS: Final[Mapping[str, str]] = {
 
 def ends_grid(table: OutcomeTable) -> Grid:
     """Return every arm's figures in its last round."""
-    heads = ("arm", "seeds", "round", "true quality at start", *map(_label, ENDS))
+    heads = ("arm", "seeds", "round", "true quality at start", *map(label, ENDS))
     rows = []
     for arm in table.arms:
         last = table.last_round_of(arm)
         present = len(table.outcomes(arm, last, "true_quality"))
         rows.append((
-            arm, _of(present, len(table.seeds_of(arm))), str(last),
-            _shown(table, arm, 0, "true_quality"),
-            *(_shown(table, arm, last, metric) for metric in ENDS),
+            arm, of_all(present, len(table.seeds_of(arm))), str(last),
+            mean_text(table, arm, 0, "true_quality"),
+            *(mean_text(table, arm, last, metric) for metric in ENDS),
         ))  # fmt: skip
     return Grid("Where each arm ended", heads, tuple(rows))
 
@@ -65,15 +65,17 @@ def counts_grid(table: OutcomeTable, gathered: Gathered) -> Grid:
     return Grid("What the last round rests on: scored of all, seeds summed", heads, tuple(rows))
 
 
-def evidence_grid(differences: Sequence[Difference], metric: str) -> Grid:
-    """Return the comparisons of one metric with all that they rest on."""
-    own = [one for one in differences if one.metric == metric]
-    heads = (
-        "other arm", "difference", "95 % from", "to", "p", "p corrected", "better on", "is over",
-        "seeds", "prompts", "rows", "other's rows",
-    )  # fmt: skip
-    title = f"{capital(_label(metric))}: {own[0].arm} minus each other arm" if own else ""
-    return Grid(title, heads, tuple(_evidence(one) for one in own))
+def evidence_tables(differences: Sequence[Difference]) -> list[Grid]:
+    """Return the comparisons with all that they rest on, a table a family."""
+    heads = ("difference", *INTERVAL_HEADS, *COUNT_HEADS)
+    return [
+        Grid(
+            family_title(own),
+            ("other arm", *heads),
+            tuple((one.other, *cells_of(one, heads)) for one in own),
+        )
+        for own in by_family(differences)
+    ]
 
 
 def uses_of(table: OutcomeTable, gathered: Gathered) -> dict[tuple[str, int], RubricUse]:
@@ -127,43 +129,9 @@ def by_round_grid(title: str, uses: Uses, name: str, digits: int) -> Grid:
     return Grid(title, ("arm", *(f"round {one}" for one in rounds)), tuple(rows))
 
 
-def number(value: float | None, digits: int = 2) -> str:
-    """Return a number as text, or a dash: nothing unscored is shown as a number."""
-    return NOTHING if value is None else f"{value:.{digits}f}"
-
-
-def share(value: float | None) -> str:
-    """Return a share as a percentage, or a dash."""
-    return NOTHING if value is None else f"{value:.0%}"
-
-
-def _evidence(found: Difference) -> tuple[str, ...]:
-    says = found.estimate
-    low, high = says.interval or (None, None)
-    return (
-        found.other, signed(found.mean), signed(low), signed(high),
-        p_text(says.p_value), p_text(found.p_corrected), share(says.superiority),
-        says.over or NOTHING, str(len(found.by_seed)),
-        paired_prompts(found),
-        _of(*found.rows), _of(*found.other_rows),
-    )  # fmt: skip
-
-
 def _rows(table: OutcomeTable, arm: str, round_number: int, metric: str) -> str:
     found = table.outcomes(arm, round_number, metric)
-    return _of(sum(row.n_scored for row in found), sum(row.n_total for row in found))
-
-
-def _of(scored: int, total: int) -> str:
-    return f"{scored}/{total}"
-
-
-def _shown(table: OutcomeTable, arm: str, round_number: int, metric: str) -> str:
-    return ROUND_METRICS[metric].show(table.mean(arm, round_number, metric))
-
-
-def _label(metric: str) -> str:
-    return ROUND_METRICS[metric].label
+    return of_all(sum(row.n_scored for row in found), sum(row.n_total for row in found))
 
 
 def _whole(value: float | None) -> str:

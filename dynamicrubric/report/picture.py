@@ -1,16 +1,16 @@
 """The study in one picture: true quality and Delta_gap by round, a line an arm.
 
-Thin lines are seeds, thick ones their mean. Each line carries its arm's name at its end, in its own
-colour and with its own marker, so that no legend has to be matched and no colour told apart.
+Each line carries its arm's name at its end, in its own colour and with its own marker, so that no
+legend has to be matched and no colour told apart. Thin lines of the same colour are seeds. A study
+with more arms than there are colours has the arms of the paper's findings so, without seeds, and
+all others as thin grey lines: the report has a panel for each of them.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from dynamicrubric.metrics import ROUND_METRICS
 from dynamicrubric.report.figures import (
     CAPTION_COLOUR,
     DOTS_PER_INCH,
@@ -18,16 +18,23 @@ from dynamicrubric.report.figures import (
     STYLE,
     save_figure,
 )
+from dynamicrubric.report.lines import (
+    COLOURS,
+    MARKERS,
+    OTHERS_COLOUR,
+    LineEnd,
+    breaking,
+    label_ends,
+    strong_arms,
+)
 from dynamicrubric.report.outcomes import OutcomeTable
-from dynamicrubric.report.text import visible
+from dynamicrubric.report.phrases import capital, count, label, seed_counts, span
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
 
 PANELS: Final = ("true_quality", "delta_gap")
-# Okabe and Ito's palette, told apart with any common colour blindness; yellow is too pale here.
-COLOURS: Final = ("#D55E00", "#0072B2", "#009E73", "#CC79A7", "#56B4E9", "#E69F00", "#000000")
-MARKERS: Final = ("o", "s", "^", "D", "v", "P", "X")
 WIDTH_INCHES: Final = 12.0
 LABEL_GAP: Final = 0.062
 """Smallest distance between two labels, as a share of the panel's height."""
@@ -44,6 +51,11 @@ def draw_study(table: OutcomeTable, path: Path, mark: str = "") -> tuple[Path, P
     Returns:
         Paths of the PNG and the SVG.
     """
+    return save_figure(study_figure(table, mark), path)
+
+
+def study_figure(table: OutcomeTable, mark: str = "") -> Figure:
+    """Return the picture, for the arguments of `draw_study`."""
     # Imported here: matplotlib costs a second. `Figure` instead of pyplot: no global state, so a
     # thread of a flow may draw.
     import matplotlib
@@ -56,55 +68,41 @@ def draw_study(table: OutcomeTable, path: Path, mark: str = "") -> tuple[Path, P
         caption = "; ".join(filter(None, (mark, _caption(table))))
         colour = MARK_COLOUR if mark else CAPTION_COLOUR
         figure.suptitle(caption, fontsize=11, color=colour, x=0.01, ha="left")
-    return save_figure(figure, path)
-
-
-def spread(places: Sequence[float], gap: float) -> list[float]:
-    """Move label places apart until neighbours keep a distance, each as little as need be.
-
-    Overlapping labels become one block that is centred on the mean of its members' places, and
-    blocks that touch are joined (isotonic regression on the places less n x gap).
-
-    >>> spread([0.5, 0.5], 0.1)
-    [0.45, 0.55]
-    """
-    order = sorted(range(len(places)), key=lambda index: places[index])
-    blocks: list[list[float]] = []  # shifted places of the members, in order
-    for rank, index in enumerate(order):
-        blocks.append([places[index] - rank * gap])
-        while len(blocks) > 1 and _mean(blocks[-2]) >= _mean(blocks[-1]):
-            last = blocks.pop()
-            blocks[-1] += last
-    flat = [_mean(block) for block in blocks for _ in block]
-    moved = {index: flat[rank] + rank * gap for rank, index in enumerate(order)}
-    return [round(moved[index], 12) for index in range(len(places))]
+    return figure
 
 
 def _draw_panel(axes: Axes, table: OutcomeTable, metric: str) -> None:
-    ends: list[tuple[float, int]] = []
-    for number, arm in reversed(list(enumerate(table.arms))):  # the first arm ends up on top
+    strong = strong_arms(table.arms)
+    others = _others(table)
+    for number, arm in enumerate(others):
+        values = breaking(_means(table, arm, metric))
+        named = f"{count(len(others), 'other arm')}, in the report" if number == 0 else None
+        axes.plot(values, color=OTHERS_COLOUR, linewidth=1.0, label=named)
+    ends: list[LineEnd] = []
+    for number, arm in reversed(list(enumerate(strong))):  # the first arm ends up on top
         colour, marker = COLOURS[number % len(COLOURS)], MARKERS[number % len(MARKERS)]
-        rounds = range(table.last_round_of(arm) + 1)
-        if len(table.seeds_of(arm)) > 1:
+        if not others and len(table.seeds_of(arm)) > 1:
             for seed in table.seeds_of(arm):
-                values = table.path(arm, seed, metric)
-                axes.plot(_gaps(values), color=colour, linewidth=0.9, alpha=0.45)
-        means = [table.mean(arm, number, metric) for number in rounds]
-        axes.plot(_gaps(means), color=colour, marker=marker, linewidth=2.4, markersize=6.5)
+                values = breaking(table.path(arm, seed, metric))
+                axes.plot(values, color=colour, linewidth=0.9, alpha=0.45)
+        means = _means(table, arm, metric)
+        axes.plot(breaking(means), color=colour, marker=marker, linewidth=2.4, markersize=6.5)
         known = [value for value in means if value is not None]
         if known:
-            ends.append((known[-1], number))
+            last = table.last_round_of(arm)
+            ends.append(LineEnd(known[-1], last, f"{arm}  {known[-1]:.3f}", number))
     _style(axes, table, metric)
-    _label_ends(axes, table, ends)
+    label_ends(axes, ends, LABEL_GAP, 11)
+    if others:
+        axes.legend(loc="best", frameon=False, fontsize=10, labelcolor=CAPTION_COLOUR)
 
 
 def _style(axes: Axes, table: OutcomeTable, metric: str) -> None:
     from matplotlib.ticker import MaxNLocator
 
-    facts = ROUND_METRICS[metric]
-    axes.set_title(facts.label[0].upper() + facts.label[1:], loc="left", fontweight="bold")
+    axes.set_title(capital(label(metric)), loc="left", fontweight="bold")
     axes.set_xlabel("round (0: the untrained policy)")
-    axes.set_ylabel(f"{facts.label} on held-out prompts")
+    axes.set_ylabel(f"{label(metric)} on held-out prompts")
     axes.set_xlim(-0.06 * table.last_round, 1.03 * table.last_round)
     axes.xaxis.set_major_locator(MaxNLocator(integer=True))
     axes.margins(y=0.08)
@@ -115,41 +113,18 @@ def _style(axes: Axes, table: OutcomeTable, metric: str) -> None:
         axes.axhline(0, color="#888888", linewidth=1)
 
 
-def _label_ends(axes: Axes, table: OutcomeTable, ends: Sequence[tuple[float, int]]) -> None:
-    """Write each arm's name beside the end of its line, moved apart, with a thin leader."""
-    low, high = axes.get_ylim()
-    places = spread([(value - low) / (high - low) for value, _ in ends], LABEL_GAP)
-    for (value, number), place in zip(ends, places, strict=True):
-        colour = COLOURS[number % len(COLOURS)]
-        axes.annotate(
-            f"{visible(table.arms[number])}  {value:.3f}",
-            xy=(table.last_round_of(table.arms[number]), value),
-            xytext=(1.05, place),
-            textcoords="axes fraction",
-            va="center",
-            color=colour,
-            fontsize=11,
-            annotation_clip=False,
-            arrowprops={"arrowstyle": "-", "color": colour, "linewidth": 0.8, "shrinkB": 4},
-        )
-
-
 def _caption(table: OutcomeTable) -> str:
-    span = seed_span(table)
-    if span == "1":
-        return "1 seed"
-    return f"{span} seeds: thin lines; thick: their mean"
+    seeds = seed_counts(table)
+    said = span(seeds, "seed")
+    if set(seeds) == {1}:
+        return said
+    return f"mean of {said}" if _others(table) else f"{said}: thin lines; thick: their mean"
 
 
-def seed_span(table: OutcomeTable) -> str:
-    """Return how many seeds the arms have: one number, or the fewest and the most."""
-    counts = sorted({len(table.seeds_of(arm)) for arm in table.arms})
-    return str(counts[0]) if len(counts) == 1 else f"{counts[0]} to {counts[-1]}"
+def _others(table: OutcomeTable) -> list[str]:
+    strong = strong_arms(table.arms)
+    return [arm for arm in table.arms if arm not in strong]
 
 
-def _gaps(values: Sequence[float | None]) -> list[float]:
-    return [float("nan") if value is None else value for value in values]
-
-
-def _mean(values: Sequence[float]) -> float:
-    return sum(values) / len(values)
+def _means(table: OutcomeTable, arm: str, metric: str) -> list[float | None]:
+    return [table.mean(arm, number, metric) for number in range(table.last_round_of(arm) + 1)]

@@ -15,15 +15,22 @@ from dynamicrubric.report.coevolution import (
 from dynamicrubric.report.differences import Difference
 from dynamicrubric.report.evidence import (
     Grid,
-    capital,
     evidence_grids,
     evidence_notes,
     names_of,
     rounds_of,
-    signed,
 )
 from dynamicrubric.report.outcomes import OutcomeTable
-from dynamicrubric.report.picture import seed_span
+from dynamicrubric.report.phrases import (
+    capital,
+    count,
+    label,
+    mean_over,
+    mean_text,
+    of_all,
+    seed_counts,
+    signed,
+)
 from dynamicrubric.report.text import markdown_inline
 
 if TYPE_CHECKING:
@@ -53,9 +60,9 @@ def shown_rounds(last_round: int) -> list[int]:
 
 def grids(table: OutcomeTable, differences: Sequence[Difference]) -> list[Grid]:
     """Return every table of the comparison, as text."""
-    seeds = "1 seed" if (span := seed_span(table)) == "1" else f"mean of {span} seeds"
+    seeds = mean_over(seed_counts(table))
     found = [
-        _round_grid(table, metric, f"{capital(_label(metric))} by round, {seeds}")
+        _round_grid(table, metric, f"{capital(label(metric))} by round, {seeds}")
         for metric in BY_ROUND
     ]
     found += [
@@ -79,7 +86,7 @@ def footnotes(
     lines = [(arm, questions[arm]) for arm in table.arms if arm in questions]
     for metric in BY_ROUND:
         meaning = ALL_ROUND_METRICS[metric].meaning
-        lines.append((_label(metric), f"{meaning} ({_counts(table, metric)})"))
+        lines.append((label(metric), f"{meaning} ({_counts(table, metric)})"))
     lines += [(f"{arm}, not all scored", text) for arm, text in _unscored(table)]
     lines += _unlike(table)
     if len(table.seeds) == 1:
@@ -97,14 +104,10 @@ def _unlike(table: OutcomeTable) -> list[tuple[str, str]]:
     return [
         (
             ", ".join(arms),
-            f"n = {_count(len(seeds), 'seed')} ({ranges(seeds)}), {_count(rounds, 'round')}",
+            f"n = {count(len(seeds), 'seed')} ({ranges(seeds)}), {count(rounds, 'round')}",
         )
         for (seeds, rounds), arms in runs.items()
     ]
-
-
-def _count(number: int, noun: str) -> str:
-    return f"{number} {noun}{'s' * (number != 1)}"
 
 
 def markdown(
@@ -167,17 +170,17 @@ def _contents(
 def _round_grid(table: OutcomeTable, metric: str, title: str) -> Grid:
     rounds = shown_rounds(table.last_round)
     rows = tuple(
-        (arm, *(_shown(table, arm, number, metric) for number in rounds)) for arm in table.arms
+        (arm, *(mean_text(table, arm, number, metric) for number in rounds)) for arm in table.arms
     )
     return Grid(title, ("arm", *(f"round {number}" for number in rounds)), rows)
 
 
 def _last_round_grid(table: OutcomeTable, names: Sequence[str], title: str) -> Grid:
     rows = tuple(
-        (arm, *(_shown(table, arm, table.last_round_of(arm), name) for name in names))
+        (arm, *(mean_text(table, arm, table.last_round_of(arm), name) for name in names))
         for arm in table.arms
     )
-    return Grid(title, ("arm", *(_label(name) for name in names)), rows)
+    return Grid(title, ("arm", *(label(name) for name in names)), rows)
 
 
 def _last_rounds(table: OutcomeTable) -> str:
@@ -226,16 +229,8 @@ def _unscored(table: OutcomeTable) -> list[tuple[str, str]]:
             found = table.outcomes(arm, table.last_round_of(arm), metric)
             scored, total = sum(row.n_scored for row in found), sum(row.n_total for row in found)
             if scored < total:
-                names.setdefault(f"{scored}/{total}", []).append(_label(metric))
+                names.setdefault(of_all(scored, total), []).append(label(metric))
         if names:
-            text = "; ".join(f"{count} of {', '.join(own)}" for count, own in names.items())
+            text = "; ".join(f"{part} of {', '.join(own)}" for part, own in names.items())
             lines.append((arm, text))
     return lines
-
-
-def _shown(table: OutcomeTable, arm: str, round_number: int, metric: str) -> str:
-    return ALL_ROUND_METRICS[metric].show(table.mean(arm, round_number, metric))
-
-
-def _label(metric: str) -> str:
-    return ALL_ROUND_METRICS[metric].label

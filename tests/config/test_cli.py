@@ -194,6 +194,11 @@ def test_cli_other_paths_are_read_and_written(project: Path) -> None:
         (["plan", "--cells", "absent/cells.yaml"], "absent/cells.yaml"),
         (["plan", "--cells", "params.yaml/cells.yaml"], "params.yaml/cells.yaml"),
         (["plan", "--cells", "."], "writing .: got a folder"),
+        (["plan", "--cells", "params.yaml"], "a YAML file other than params.yaml"),
+        (["plan", "--cells", "cells.json"], "the name of a YAML file"),
+        (["plan", "--graph", "."], "drawing the plan to .: got a folder"),
+        (["plan", "--graph", "plan.txt"], "a name that ends in '.txt'"),
+        (["plan", "--check", "--graph", "plan.svg"], "a check writes nothing"),
     ],
 )
 def test_cli_path_that_is_not_there_is_a_sentence(
@@ -203,6 +208,7 @@ def test_cli_path_that_is_not_there_is_a_sentence(
     assert done.returncode == 2
     assert said in done.stderr
     assert "Traceback" not in done.stderr
+    assert sorted(path.name for path in project.iterdir()) == ["params.yaml"]
 
 
 @pytest.mark.parametrize("arguments", [["--help"], ["plan", "--help"], ["validate", "--help"]])

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
-HEAVY = ("pyarrow", "pandas", "datasets", "numpy", "sqlite3.dbapi2", "dynamicrubric.data.prepare")
+HEAVY = ("pyarrow", "pandas", "datasets", "numpy", "dynamicrubric.data.prepare")
 
 
 def run(*arguments: object, cwd: Path) -> subprocess.CompletedProcess[str]:

@@ -141,7 +141,7 @@ class FakeStudy:
             (dirs.out / "metrics.json").write_text(json.dumps({"metrics": stored}))
             for name, rows in tables.items():
                 table = pa.Table.from_pylist(rows, schema=SCHEMAS.get(name))
-                if name in NULLABLE:  # the types that a real evaluation writes
+                if rows and name in NULLABLE:  # the types that a real evaluation writes
                     frame = table.to_pandas().astype(NULLABLE[name])
                     table = pa.Table.from_pandas(frame, preserve_index=False)
                 pq.write_table(table, dirs.out / f"{name}.parquet")

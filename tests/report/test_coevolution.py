@@ -31,8 +31,8 @@ def texts(figure):
     return [text.get_text() for axes in figure.axes for text in axes.texts]
 
 
-def test_grid_has_a_row_for_every_seed_generator_policy_and_metric(fake_study):
-    study = fake_study(arms=PAIR, seeds=(1, 2), rounds=2)
+def test_grid_has_a_row_for_every_seed_generator_policy_and_metric(shared_study):
+    study = shared_study(arms=PAIR, seeds=(1, 2), rounds=2)
     table = read_grids(study.plan, study.root)
     places = {(row.seed, row.generator, row.policy, row.metric) for row in table.rows}
     assert len(places) == len(table.rows) == 2 * 4 * 3 * len(SET_METRICS)
@@ -41,8 +41,8 @@ def test_grid_has_a_row_for_every_seed_generator_policy_and_metric(fake_study):
     assert table.at(1, "G_2", "P_1", "delta_gap").n_scored == 43  # every ninth is invalid
 
 
-def test_grid_of_a_generator_on_its_own_rounds_responses_is_that_rounds_evaluation(fake_study):
-    study = fake_study(arms=PAIR, rounds=2)
+def test_grid_of_a_generator_on_its_own_rounds_responses_is_that_rounds_evaluation(shared_study):
+    study = shared_study(arms=PAIR, rounds=2)
     table = read_grids(study.plan, study.root)
     for number in range(3):
         cell = study.plan.cell(study.plan.paths["coevolved", 1][number])
@@ -54,15 +54,15 @@ def test_grid_of_a_generator_on_its_own_rounds_responses_is_that_rounds_evaluati
     assert read_coevolution(study.plan, study.root).deviation == 0.0
 
 
-def test_diagonal_of_another_machine_is_named_with_how_far_it_is_off(fake_study):
-    study = fake_study(arms=PAIR, rounds=2)
+def test_diagonal_of_another_machine_is_named_with_how_far_it_is_off(shared_study):
+    study = shared_study(arms=PAIR, rounds=2)
     found = replace(read_coevolution(study.plan, study.root), deviation=0.0123)
     said = dict(coevolution_notes(found))["G_0 on P_0, G_1 on P_1, G_2 on P_2"]
     assert "at most 0.012 from" in said
 
 
-def test_diagonal_figure_that_a_round_did_not_score_is_no_zero(fake_study):
-    study = fake_study(arms=PAIR, rounds=2)
+def test_diagonal_figure_that_a_round_did_not_score_is_no_zero(shared_study):
+    study = shared_study(arms=PAIR, rounds=2)
     table = read_grids(study.plan, study.root)
     rows = tuple(
         replace(row, value=None, n_scored=0)
@@ -85,7 +85,9 @@ def test_diagonal_figure_that_a_round_did_not_score_is_no_zero(fake_study):
         {"arms": ("stale", "frozen"), "rounds": 2},
     ],
 )
-def test_study_without_a_grid_says_what_one_takes_and_still_writes_its_files(fake_study, options):
+def test_study_without_a_grid_says_what_one_takes_and_still_writes_its_files(
+    fake_study, undrawn, options
+):
     study = fake_study(**options)
     found = write_comparison(study.plan, study.questions, study.root, study.root / "results")
     assert found.coevolution.table == GridTable()
@@ -153,8 +155,8 @@ def test_grid_whose_figures_break_the_decomposition_is_refused(fake_study, monke
         read_grids(study.plan, study.root)
 
 
-def test_gaps_of_generators_on_the_same_responses_are_paired_by_prompt(fake_study):
-    study = fake_study(arms=PAIR, seeds=(1, 2, 3), rounds=2)
+def test_gaps_of_generators_on_the_same_responses_are_paired_by_prompt(shared_study):
+    study = shared_study(arms=PAIR, seeds=(1, 2, 3), rounds=2)
     found = read_coevolution(study.plan, study.root)
     by_pair = {(one.arm, one.other): one for one in found.gaps}
     assert len(by_pair) == 9
@@ -169,8 +171,8 @@ def test_gaps_of_generators_on_the_same_responses_are_paired_by_prompt(fake_stud
     assert [one.p_corrected for one in found.gaps] == list(expected)
 
 
-def test_gain_under_each_generator_is_round_2_minus_round_1_of_its_arm(fake_study):
-    study = fake_study(arms=PAIR, rounds=3)
+def test_gain_under_each_generator_is_round_2_minus_round_1_of_its_arm(shared_study):
+    study = shared_study(arms=PAIR, rounds=3)
     found = read_coevolution(study.plan, study.root)
     outcomes = compare_arms(study.plan, study.questions, study.root).outcomes
     gains = {one.arm: one.mean for one in found.gains}
@@ -183,16 +185,16 @@ def test_gain_under_each_generator_is_round_2_minus_round_1_of_its_arm(fake_stud
     assert [one.p_corrected for one in (*found.gains, against)] == list(holm(pvalues))
 
 
-def test_generators_under_which_nothing_is_planned_are_named_with_the_arm_it_takes(fake_study):
-    study = fake_study(arms=PAIR, rounds=2)
+def test_generators_under_which_nothing_is_planned_are_named_with_the_arm_it_takes(shared_study):
+    study = shared_study(arms=PAIR, rounds=2)
     found = read_coevolution(study.plan, study.root)
     assert found.not_planned == {"G_1": "it takes the arm once", "G_0": "it takes the arm reverted"}
     text = markdown(*_compared(study, found))
     assert "not there: it takes the arm once" in text
 
 
-def test_each_arm_is_read_as_p_2_under_its_generator(fake_study):
-    study = fake_study(arms=(*PAIR, "once", "reverted"), rounds=2)
+def test_each_arm_is_read_as_p_2_under_its_generator(shared_study):
+    study = shared_study(arms=(*PAIR, "once", "reverted"), rounds=2)
     found = read_coevolution(study.plan, study.root)
     outcomes = compare_arms(study.plan, study.questions, study.root).outcomes
     gains = {one.arm: one.mean for one in found.gains}
@@ -210,8 +212,8 @@ def test_each_arm_is_read_as_p_2_under_its_generator(fake_study):
     assert "not there" not in text
 
 
-def test_arm_with_another_first_round_is_not_read_as_p_2_under_its_generator(fake_study):
-    study = fake_study(arms=(*PAIR, "once"), rounds=2)
+def test_arm_with_another_first_round_is_not_read_as_p_2_under_its_generator(shared_study):
+    study = shared_study(arms=(*PAIR, "once"), rounds=2)
     start, _, last = study.plan.paths["once", 1]
     paths = {**study.plan.paths, ("once", 1): (start, last, last)}
     found = read_coevolution(replace(study.plan, paths=paths), study.root)
@@ -219,8 +221,8 @@ def test_arm_with_another_first_round_is_not_read_as_p_2_under_its_generator(fak
     assert found.not_planned["G_1"] == "once does not start from the P_1 of coevolved"
 
 
-def test_arm_whose_second_round_is_under_another_generator_is_not_read_by_its_name(fake_study):
-    study = fake_study(arms=(*PAIR, "once", "reverted"), rounds=2)
+def test_arm_whose_second_round_is_under_another_generator_is_not_read_by_its_name(shared_study):
+    study = shared_study(arms=(*PAIR, "once", "reverted"), rounds=2)
     paths = {**study.plan.paths, ("once", 1): study.plan.paths["reverted", 1]}
     found = read_coevolution(replace(study.plan, paths=paths), study.root)
     assert [one.arm for one in found.gains] == ["under G_2", "under G~_2", "under G_0"]
@@ -257,8 +259,8 @@ def _compared(study, found):
 
 
 @pytest.mark.parametrize("seeds", [(1,), (1, 2, 3)])
-def test_console_of_80_columns_shows_the_figure_and_cuts_nothing(fake_study, seeds):
-    study = fake_study(arms=PAIR, seeds=seeds, rounds=2)
+def test_console_of_80_columns_shows_the_figure_and_cuts_nothing(shared_study, seeds):
+    study = shared_study(arms=PAIR, seeds=seeds, rounds=2)
     found = read_coevolution(study.plan, study.root)
     stream = io.StringIO()
     Console(file=stream, width=80).print(console(*_compared(study, found)))
@@ -270,8 +272,8 @@ def test_console_of_80_columns_shows_the_figure_and_cuts_nothing(fake_study, see
     assert any("P_1 -> P_2 under" in line for line in lines)
 
 
-def test_heat_map_writes_every_mean_in_its_field(fake_study):
-    study = fake_study(arms=PAIR, rounds=2)
+def test_heat_map_writes_every_mean_in_its_field(shared_study):
+    study = shared_study(arms=PAIR, rounds=2)
     table = read_grids(study.plan, study.root)
     figure = heat_map(table)
     assert len(figure.axes) == len(PANELS)
@@ -283,16 +285,16 @@ def test_heat_map_writes_every_mean_in_its_field(fake_study):
     ]
 
 
-def test_panel_of_equal_values_is_dark_with_white_writing(fake_study):
-    study = fake_study(arms=PAIR, rounds=2)  # the made-up ranks are all alike
+def test_panel_of_equal_values_is_dark_with_white_writing(shared_study):
+    study = shared_study(arms=PAIR, rounds=2)  # the made-up ranks are all alike
     panel = heat_map(read_grids(study.plan, study.root)).axes[PANELS.index("rank_accuracy")]
     assert {text.get_color() for text in panel.texts} == {"white"}
     (image,) = panel.images
     assert image.to_rgba(image.get_array())[..., :3].max() < 0.5
 
 
-def test_heat_map_of_three_seeds_has_standard_errors_and_of_two_has_none(fake_study):
-    study = fake_study(arms=PAIR, seeds=(1, 2, 3), rounds=2)
+def test_heat_map_of_three_seeds_has_standard_errors_and_of_two_has_none(shared_study):
+    study = shared_study(arms=PAIR, seeds=(1, 2, 3), rounds=2)
     table = read_grids(study.plan, study.root)
     error = table.standard_error("G_0", "P_0", "delta_gap")
     assert error is not None
@@ -302,8 +304,8 @@ def test_heat_map_of_three_seeds_has_standard_errors_and_of_two_has_none(fake_st
     assert not any("±" in text for text in texts(heat_map(two)))
 
 
-def test_field_without_a_value_with_one_seed_has_no_mean_and_is_drawn_as_a_dash(fake_study):
-    study = fake_study(arms=PAIR, seeds=(1, 2, 3), rounds=2)
+def test_field_without_a_value_with_one_seed_has_no_mean_and_is_drawn_as_a_dash(shared_study):
+    study = shared_study(arms=PAIR, seeds=(1, 2, 3), rounds=2)
     table = read_grids(study.plan, study.root)
     gone = table.rows.index(table.at(2, "G_1", "P_0", "delta_gap"))
     rows = list(table.rows)
@@ -319,8 +321,9 @@ def test_pictures_of_the_grid_are_whole_and_drawn_the_same_twice(fake_study):
     table = read_grids(study.plan, study.root)
     contents = []
     for name in ("one", "two"):
-        png, svg = draw_grid(table, study.root / name / "grid.png")
+        png, svg = draw_grid(table, study.root / name / "grid.png", "PARTIAL")
         ElementTree.parse(svg)
+        assert "<!-- PARTIAL; 1 seed" in svg.read_text()
         contents.append(svg.read_bytes())
         assert png.read_bytes().startswith(b"\x89PNG")
     assert contents[0] == contents[1]

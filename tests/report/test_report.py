@@ -13,9 +13,11 @@ from dynamicrubric.grid import NEEDS
 from dynamicrubric.report import write_comparison
 from dynamicrubric.report.cellfiles import GAP_PARTS, ORDER_METRICS, load_cell
 from dynamicrubric.report.celltables import read_tables
-from dynamicrubric.report.charts import strong_arms
+from dynamicrubric.report.differences import corrected, paired_differences
+from dynamicrubric.report.findings import FINDINGS
+from dynamicrubric.report.lines import strong_arms
 from dynamicrubric.report.page import STYLE, TEMPLATES, content_policy
-from dynamicrubric.report.words import FINDINGS
+from dynamicrubric.report.words import answers
 
 HOSTILE = (
     "<script>alert(1)</script> \"'><img src=http://x.example/a.png onerror=1> {{ 7*7 }} \u202e"
@@ -68,9 +70,11 @@ def one_seed(tmp_path_factory):
 
 
 @pytest.fixture(scope="module")
-def three_seeds(tmp_path_factory):
+def three_seeds(tmp_path_factory, without_pictures):
+    """A whole study of three seeds and its report."""
     study = _study(tmp_path_factory, rounds=1, seeds=(1, 2, 3))
-    return study, written(study, study.root / "results")
+    with without_pictures():
+        return study, written(study, study.root / "results")
 
 
 def _study(tmp_path_factory, arms=TWO, **options):
@@ -124,7 +128,7 @@ def test_page_of_one_seed_says_that_it_is_over_prompts_only(one_seed):
     page = page_of(one_seed[1])
     assert "over prompts only: 24 prompts of 1 seed" in page.text
     assert "With 1 seed this says nothing about other seeds: that takes 3." in page.text
-    assert "over seeds and prompts" not in page.text
+    assert "open: 1 seed" in page.text
     rows = rows_of(one_seed[1], "curves")
     assert {row["over"] for row in rows if row["low"]} == {"prompts"}
 
@@ -154,15 +158,63 @@ def test_findings_are_all_listed_and_those_not_run_say_so(three_seeds):
     assert {status[arm] for arm in FINDINGS if arm != "static"} == {"not run"}
 
 
-def test_arms_without_a_difference_are_not_called_equal(tmp_path_factory):
-    study = _study(tmp_path_factory, rounds=1)
-    study.write_cell("static-s1-r1", quality_shift=0.08)  # as high as coevolved
+def test_arms_without_a_difference_are_not_called_equal(tmp_path_factory, undrawn):
+    study = _study(tmp_path_factory, rounds=1, seeds=(1, 2, 3))
+    for seed in (1, 2, 3):
+        study.write_cell(f"static-s{seed}-r1", quality_shift=0.08)  # as high as coevolved
     found = written(study, study.root / "results")
     text = page_of(found).text
     assert "No difference shown in true quality in round 1" in text
     assert {row["arm"]: row["status"] for row in rows_of(found, "findings")}["static"] == (
         "not shown"
     )
+
+
+@pytest.mark.parametrize(("seeds", "label"), [((1,), "open: 1 seed"), ((1, 2), "open: 2 seeds")])
+def test_fewer_than_three_seeds_leave_the_question_open_and_colour_nothing(
+    tmp_path_factory, undrawn, seeds, label
+):
+    study = _study(tmp_path_factory, rounds=1, seeds=seeds)
+    found = written(study, study.root / "results")
+    (one,) = [one for one in found.differences if one.metric == "true_quality"]
+    assert one.p_corrected < 0.001  # over prompts alone it is beyond doubt
+    status = {row["arm"]: row["status"] for row in rows_of(found, "findings")}
+    assert status["static"] == label
+    assert {row["shows"] for row in rows_of(found, "differences")} == {label}
+    page = page_of(found)
+    assert label in page.text
+    assert not [name for name in page.values("class") if name in ("badge good", "badge bad")]
+    low, high = one.estimate.interval
+    assert f"95 % interval {low:+.3f} to {high:+.3f} over prompts only: 24 prompts" in page.text
+
+
+def test_a_wider_gap_is_called_higher_and_has_no_colour(shared_study):
+    study = shared_study(arms=TWO, rounds=1, seeds=(1, 2, 3))
+    for metric, tone in (("true_quality", "good"), ("delta_gap", "")):
+        found = paired_differences(study.plan, study.root, arm="coevolved", metric=metric)
+        found = [replace(found[0], mean=0.1, estimate=replace(found[0].estimate, p_value=0.001))]
+        (one,) = answers(corrected(found, lambda _: "a family"))
+        assert (one.verdict, one.tone) == ("higher", tone)
+        assert "better" not in one.text
+        assert f"coevolved is higher on {100 * found[0].estimate.superiority:.0f} %" in one.text
+
+
+def test_page_says_why_a_gap_is_neither_good_nor_bad(one_seed):
+    assert "A Δ gap is measured on each arm's own responses" in page_of(one_seed[1]).text
+
+
+def test_findings_say_what_the_paper_measured_beside_what_is_expected_here(one_seed):
+    text = page_of(one_seed[1]).text
+    assert "What the paper's findings lead one to expect" in text
+    for claim in FINDINGS.values():
+        assert claim.here in text
+        assert claim.paper in text
+    kinds = {arm: claim.paper.split(":")[0] for arm, claim in FINDINGS.items()}
+    evaluators = ("frozen", "stale", "disc_only", "anchor_only")
+    assert {kinds[arm] for arm in evaluators} == {"The paper compared evaluators"}
+    assert {kinds[arm] for arm in ("static", "once")} == {"The paper compared policies"}
+    assert FINDINGS["stale"].in_grid
+    assert "#coevolution" in page_of(one_seed[1]).values("href")
 
 
 def test_responses_come_with_each_items_verdict_and_weight(one_seed):
@@ -199,7 +251,7 @@ def test_cost_counts_steps_and_verdicts_and_leaves_out_what_is_not_recorded(one_
 
 
 @pytest.mark.parametrize("seeds", [(1,), (1, 2, 3)])
-def test_arm_without_rubrics_shows_dashes_and_no_number(tmp_path_factory, seeds):
+def test_arm_without_rubrics_shows_dashes_and_no_number(tmp_path_factory, undrawn, seeds):
     study = _study(tmp_path_factory, rounds=1, seeds=seeds)
     nothing = dict.fromkeys((*GAP_PARTS, *ORDER_METRICS), NOTHING_SCORED)
     nothing |= {"items_per_rubric": NOTHING_SCORED, "valid_rubric_rate": NOTHING_SCORED}
@@ -216,7 +268,11 @@ def test_arm_without_rubrics_shows_dashes_and_no_number(tmp_path_factory, seeds)
     found = written(study, study.root / "results")
     text = page_of(found).text
     assert "No response of this arm has a rubric score." in text
-    assert "Not measured in Δ gap in round 1: seed 1" in text
+    named = "seed 1" if seeds == (1,) else "seeds 1, 2 and 3"
+    said = (
+        f"No prompt of {named} is scored for both in Δ gap in round 1, so there is no difference."
+    )
+    assert said in text
     for row in rows_of(found, "curves"):
         if (row["arm"], row["round"], row["metric"]) == ("static", "1", "tie_rate"):
             assert (row["mean"], row["low"], row["n_scored"]) == ("", "", "0")
@@ -242,7 +298,7 @@ def test_partial_report_draws_the_rest_and_is_marked_everywhere(tmp_path_factory
     found = written(study, study.root / "results", partial=True)
     mark = f"PARTIAL: {len(missing) + len(damaged)} cells missing or damaged"
     page = page_of(found)
-    assert page.text.index(mark) < page.text.index("The paper's findings")
+    assert page.text.index(mark) < page.text.index("What the paper's findings")
     for key in (*missing, *damaged):
         assert key in page.text
     assert (study.root / "results" / "table.md").read_text().splitlines()[2].startswith(f"**{mark}")
@@ -263,10 +319,11 @@ def _break(study):
 
 
 @pytest.fixture(scope="module")
-def grids(tmp_path_factory):
+def grids(tmp_path_factory, without_pictures):
     """A study with a grid for each of two seeds, and its report."""
     study = _study(tmp_path_factory, arms=("coevolved", "stale"), rounds=2, seeds=(1, 2))
-    return study, written(study, study.root / "results")
+    with without_pictures():
+        return study, written(study, study.root / "results")
 
 
 def test_co_evolution_has_a_section_with_its_heat_map_and_a_link_to_it(grids):
@@ -279,7 +336,9 @@ def test_co_evolution_has_a_section_with_its_heat_map_and_a_link_to_it(grids):
     svg = base64.b64encode((found.report / "plots" / "grid.svg").read_bytes()).decode()
     assert svg in section
     # What the paper says of the two halves, and both halves' tables.
-    assert "G_2 on P_1 is above G~_2 on P_1 by 0.010" in section
+    said = "The difference in Δ gap in round 1, G_2 on P_1 minus G~_2 on P_1, is +0.010"
+    assert said in section
+    assert "P_2 was trained under G_2, so on P_2&#39;s responses G_2 is the judge" in section
     assert "P_2 under G~_2" in section
     assert "Each generator on each policy&#39;s held-out responses, mean of 2 seeds" in section
     assert "P_1 -&gt; P_2 under: gain in true quality" in section
@@ -328,7 +387,7 @@ def _break_grid_record(folder):
 
 @pytest.mark.parametrize("harm", [_remove_grid, _cut_grid, _break_grid_record])
 def test_study_without_a_whole_grid_is_refused_or_drawn_as_partial_without_it(
-    tmp_path_factory, harm
+    tmp_path_factory, undrawn, harm
 ):
     study = _study(tmp_path_factory, arms=("coevolved", "stale"), rounds=2, seeds=(1, 2))
     harm(study.root / "data" / "grid" / "s2")
@@ -341,12 +400,12 @@ def test_study_without_a_whole_grid_is_refused_or_drawn_as_partial_without_it(
     assert found.coevolution.table.seeds == (1,)
     text = page_of(found).text
     assert "G x P grids left out" in text and "missing or damaged: grid@s2" in text
-    assert f"<!-- {found.mark}" in (found.report / "plots" / "grid.svg").read_text()
-    assert f"<!-- {found.mark}" in (study.root / "results" / "grid.svg").read_text()
     assert found.outcomes.missing == frozenset()
 
 
-def test_grid_of_a_missing_cell_is_named_with_it_and_not_called_unplanned(tmp_path_factory):
+def test_grid_of_a_missing_cell_is_named_with_it_and_not_called_unplanned(
+    tmp_path_factory, undrawn
+):
     from tasks.disk import remove
 
     study = _study(tmp_path_factory, arms=("coevolved", "stale"), rounds=2)
@@ -360,7 +419,7 @@ def test_grid_of_a_missing_cell_is_named_with_it_and_not_called_unplanned(tmp_pa
     assert "This plan has no G x P grid" not in text
 
 
-def test_questions_are_those_of_arms_that_were_run(one_seed):
+def test_questions_are_those_of_arms_that_were_run(one_seed, undrawn):
     study, _ = one_seed
     questions = study.questions | {"oracle": "How far could any evaluator get?"}
     found = write_comparison(study.plan, questions, study.root, study.root / "more")
@@ -413,6 +472,19 @@ def _rubric(tables):
     tables["rubrics"].pop()
 
 
+def _no_rubrics(tables):
+    tables["rubrics"].clear()
+
+
+def _no_responses(tables):
+    tables["responses"].clear()
+
+
+def _no_kl(tables):
+    for row in tables["responses"]:
+        del row["kl"]
+
+
 @pytest.mark.parametrize(
     ("alter", "complaint"),
     [
@@ -424,6 +496,9 @@ def _rubric(tables):
         (_score, "a score of 1.5"),
         (_mean, "mean true_quality"),
         (_rubric, "48, one a response set"),
+        (_no_rubrics, "rubrics.parquet of the cell static-s1-r1: got an empty table without"),
+        (_no_responses, "responses.parquet of the cell static-s1-r1: got an empty table without"),
+        (_no_kl, "a table without the columns kl"),
     ],
 )
 def test_broken_identity_is_refused_and_names_the_cell(fake_study, alter, complaint):
@@ -435,7 +510,9 @@ def test_broken_identity_is_refused_and_names_the_cell(fake_study, alter, compla
     assert "static-s1-r1" in str(error.value)
 
 
-def test_arms_with_other_seeds_and_rounds_are_each_drawn_as_far_as_they_go(tmp_path_factory):
+def test_arms_with_other_seeds_and_rounds_are_each_drawn_as_far_as_they_go(
+    tmp_path_factory, undrawn
+):
     study = _study(tmp_path_factory, rounds=2, seeds=(1, 2, 3))
     paths = {
         (arm, seed): keys if arm == "coevolved" else keys[:2]
@@ -445,7 +522,7 @@ def test_arms_with_other_seeds_and_rounds_are_each_drawn_as_far_as_they_go(tmp_p
     plan = replace(study.plan, paths=paths)
     found = write_comparison(plan, study.questions, study.root, study.root / "results")
     assert {one.round for one in found.differences} == {1}
-    assert "Left out, as only coevolved has them: seed 3." in page_of(found).text
+    assert "Seed 3 left out: only coevolved has it." in page_of(found).text
     ends = {row["arm"]: row for row in rows_of(found, "curves")}
     assert (ends["coevolved"]["round"], ends["coevolved"]["seeds"]) == ("2", "1 2 3")
     assert (ends["static"]["round"], ends["static"]["seeds"]) == ("1", "1 2")
@@ -460,5 +537,8 @@ def test_strong_arms_of_a_large_study_are_those_of_the_findings():
 def test_report_is_the_same_bytes_twice(one_seed, tmp_path):
     study, found = one_seed
     again = written(study, tmp_path)
+    assert [path.read_bytes() for path in found.files] == [
+        path.read_bytes() for path in again.files
+    ]
     for path in sorted(found.report.rglob("*.*")):
         assert path.read_bytes() == (again.report / path.relative_to(found.report)).read_bytes()
