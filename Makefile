@@ -4,6 +4,7 @@
 #   PYTHON=python3.12      the Python that the environment is built from (3.11 or newer)
 #   TORCH_INDEX=<address>  a package index to take PyTorch from, such as the one with CPU builds;
 #                          the default index serves CUDA builds on Linux
+#   PROFILE=<name>         settings to begin with: profiles/<name>.yaml is laid over params.yaml
 #   GROUP=<name>           what `reproduce` and `study` run instead: a group of params.yaml,
 #   ARMS=<arm>,<arm>       or arms by name;
 #   SEEDS=1,2 ROUNDS=2     with other seeds (or a range, 1-5) or rounds
@@ -11,6 +12,7 @@
 #   CRON="0 2 * * *"       when `make deploy` lets the study run; TIMEZONE=Europe/Berlin, else UTC
 PYTHON ?= python3
 TORCH_INDEX ?=
+PROFILE ?=
 GROUP ?=
 ARMS ?=
 SEEDS ?=
@@ -44,7 +46,7 @@ TEST_DEPS := .venv/.installed-test
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "make %-12s %s\n", $$1, $$2}' Makefile
 
-CHOICE = $(if $(GROUP),--group "$(GROUP)") $(if $(ARMS),--arms "$(ARMS)") \
+CHOICE = $(if $(PROFILE),--profile "$(PROFILE)") $(if $(GROUP),--group "$(GROUP)") $(if $(ARMS),--arms "$(ARMS)") \
   $(if $(SEEDS),--seeds "$(SEEDS)") $(if $(ROUNDS),--rounds "$(ROUNDS)")
 
 .PHONY: reproduce

@@ -8,7 +8,6 @@ from typing import Annotated, Any, Final, Self
 
 from pydantic import (
     BaseModel,
-    BeforeValidator,
     ConfigDict,
     Field,
     StringConstraints,
@@ -18,10 +17,8 @@ from pydantic import (
 )
 
 from dynamicrubric.problems import one_line, problems_of
-from dynamicrubric.settings import RESERVED_SLUGS, Section, Slug
+from dynamicrubric.settings import RESERVED_SLUGS, Listed, Section, Slug
 
-Listed = BeforeValidator(lambda value: tuple(value) if isinstance(value, list) else value)
-"""YAML has lists; settings are immutable."""
 Rounds = Annotated[int, Field(ge=1, le=100)]
 Seed = Annotated[int, Field(ge=0, le=2**31)]
 MAX_SEEDS: Final = 200

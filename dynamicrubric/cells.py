@@ -12,15 +12,11 @@ from collections.abc import Mapping, Set
 from dataclasses import dataclass
 from typing import Annotated, Any, ClassVar, Final, Literal
 
-from pydantic import (
-    Field,
-    SerializerFunctionWrapHandler,
-    ValidationError,
-    model_serializer,
-)
+from pydantic import Field, ValidationError
 
 from dynamicrubric.config import (
     EvaluatorKind,
+    Grown,
     LearningRate,
     ObjectiveConfig,
     Rate,
@@ -28,6 +24,7 @@ from dynamicrubric.config import (
     Sampling,
     Section,
     Steps,
+    Truncated,
     VerifierConfig,
 )
 
@@ -35,21 +32,6 @@ WARM_DIR: Final = "data/warm"
 RUNS_DIR: Final = "data/runs"
 ResponseSource = Literal["current", "start", "anchors"]
 GeneratorSource = Literal["previous", "start"]
-
-
-class Grown(Section):
-    """A section with keys that came later: its documents leave them out at their default."""
-
-    later: ClassVar[frozenset[str]] = frozenset()
-
-    @model_serializer(mode="wrap")
-    def _without_later_defaults(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        document: dict[str, Any] = handler(self)
-        return {
-            name: value
-            for name, value in document.items()
-            if name not in self.later or value != type(self).model_fields[name].default
-        }
 
 
 class RubricSettings(Grown):
@@ -80,14 +62,17 @@ class GeneratorTraining(Grown):
     anchor_swap_rate: Rate = 0.0
 
 
-class PolicyTraining(Section):
+class PolicyTraining(Grown):
     """One round's training of the policy."""
+
+    later: ClassVar = frozenset({"truncated"})
 
     steps: Steps
     prompts_per_step: int
     learning_rate: LearningRate
     kl_beta: float
     max_invalid_rate: Rate
+    truncated: Truncated = "zero"
 
 
 class EvaluationSettings(Section):

@@ -9,11 +9,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Self
+from typing import Annotated, Any, Self
 
-from pydantic import ValidationError, model_validator
+from pydantic import Discriminator, Field, Tag, ValidationError, model_validator
 
 from dynamicrubric.arms import ArmConfig, ArmRun, Selection, StudyConfig
+from dynamicrubric.combinations import check_world
 from dynamicrubric.errors import UserError
 from dynamicrubric.problems import all_problems, one_line, problems_of
 from dynamicrubric.recipe import (
@@ -23,12 +24,17 @@ from dynamicrubric.recipe import (
     RecipeConfig,
     RubricWeights,
     Sampling,
+    Truncated,
     VerifierConfig,
+    VerifierKind,
 )
 from dynamicrubric.settings import (
+    AdapterConfig,
     BackboneConfig,
     EvaluationConfig,
+    Grown,
     LearningRate,
+    PretrainedConfig,
     Rate,
     RuntimeConfig,
     Section,
@@ -37,12 +43,11 @@ from dynamicrubric.settings import (
     WarmStartConfig,
     WorldConfig,
 )
-from dynamicrubric.worlds.postcards.criteria import criteria_for
-from dynamicrubric.worlds.postcards.prompts import all_prompts
-from dynamicrubric.worlds.postcards.rules import RULES
+from dynamicrubric.worlds.language.settings import LanguageConfig
 from dynamicrubric.yamlio import parse_yaml, read_text
 
 __all__ = [
+    "AdapterConfig",
     "ArmConfig",
     "ArmRun",
     "BackboneConfig",
@@ -50,8 +55,11 @@ __all__ = [
     "EvaluationConfig",
     "EvaluatorKind",
     "GeneratorConfig",
+    "Grown",
+    "LanguageConfig",
     "LearningRate",
     "ObjectiveConfig",
+    "PretrainedConfig",
     "Rate",
     "RecipeConfig",
     "RubricWeights",
@@ -62,7 +70,9 @@ __all__ = [
     "Steps",
     "StudyConfig",
     "SupervisedConfig",
+    "Truncated",
     "VerifierConfig",
+    "VerifierKind",
     "WarmStartConfig",
     "WorldConfig",
     "load_config",
@@ -72,11 +82,20 @@ __all__ = [
 ]
 
 
+def _kind_of_backbone(value: object) -> str:
+    if isinstance(value, Mapping):
+        return "pretrained" if "checkpoint" in value else "small"
+    return "pretrained" if isinstance(value, PretrainedConfig) else "small"
+
+
 class Config(Section):
     """Everything in params.yaml."""
 
-    world: WorldConfig
-    backbone: BackboneConfig
+    world: Annotated[WorldConfig | LanguageConfig, Field(discriminator="name")]
+    backbone: Annotated[
+        Annotated[BackboneConfig, Tag("small")] | Annotated[PretrainedConfig, Tag("pretrained")],
+        Discriminator(_kind_of_backbone),
+    ]
     warm_start: WarmStartConfig
     recipe: RecipeConfig
     evaluation: EvaluationConfig
@@ -97,45 +116,9 @@ class Config(Section):
         return self
 
     @model_validator(mode="after")
-    def _world_has_items_for_a_rubric(self) -> Self:
-        num_criteria = len(criteria_for(all_prompts()[0]))
-        for name in self.study.arms:
-            most = resolve_arm(self, name).max_rubric_items
-            if most > num_criteria:
-                raise ValueError(
-                    f"study.arms.{name}: max_rubric_items is {most}; a prompt of the "
-                    f"{self.world.name} world has {num_criteria} criteria, so at most that many "
-                    "distinct items"
-                )
-        return self
-
-    @model_validator(mode="after")
-    def _rules_fit_the_item_limits(self) -> Self:
-        for name in self.study.arms:
-            recipe = resolve_arm(self, name)
-            if recipe.evaluator == "rule_based" and recipe.min_rubric_items > len(RULES.items):
-                raise ValueError(
-                    f"study.arms.{name}: min_rubric_items is {recipe.min_rubric_items}; the rubric "
-                    f"of evaluator 'rule_based' has {len(RULES.items)} items"
-                )
-        return self
-
-    @model_validator(mode="after")
-    def _prompts_are_enough_for_a_step(self) -> Self:
-        heldout = self.world.num_heldout_prompts
-        training = len(all_prompts()) - heldout
-        recipes = {f"study.arms.{name}": resolve_arm(self, name) for name in self.study.arms}
-        for place, recipe in {"recipe": self.recipe, **recipes}.items():
-            for role, asked in (
-                ("generator", recipe.generator.prompts_per_step),
-                ("policy", recipe.policy.prompts_per_step),
-            ):
-                if asked > training:
-                    raise ValueError(
-                        f"{place}: {role}.prompts_per_step is {asked}; with "
-                        f"world.num_heldout_prompts {heldout} it can be at most {training}, the "
-                        "number of training prompts, so that no step has one twice"
-                    )
+    def _everything_suits_the_world(self) -> Self:
+        arms = {f"study.arms.{name}": resolve_arm(self, name) for name in self.study.arms}
+        check_world(self.world, self.backbone, self.warm_start, {"recipe": self.recipe, **arms})
         return self
 
 

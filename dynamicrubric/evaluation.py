@@ -1,26 +1,26 @@
 """Measurement of one round on held-out prompts: three tables and the round's figures.
 
 Gaps follow the fixed pair distribution P: within a response set, uniform over the pairs that true
-quality orders, ties left out (`theory.ordered_pairs`).
+quality orders, ties left out (`theory.ordered_pairs`). Where nobody knows true quality, what needs
+it is unscored, and the anchor lists of held-out prompts measure the evaluator (`anchorfigures`).
 """
 
 from __future__ import annotations
 
-import json
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from pathlib import Path
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from dynamicrubric.engines.base import Generation
 from dynamicrubric.evaluators.judging import JudgedSet, Judging, ResponseSet, text_hash
 from dynamicrubric.evaluators.writers import RubricWriter
+from dynamicrubric.rewards import r_disc_of_verdicts
 from dynamicrubric.scoring import scored_matrix, yes_matrix
 from dynamicrubric.seeds import derive_seed
 from dynamicrubric.theory import Decomposition, decompose, ordered_pairs, rank_accuracy, tie_rate
 from dynamicrubric.types import InvalidRubric, Mean, Rubric, Score, mean_of
 
-Quality = Callable[[str, str], float]
+Quality = Callable[[str, str], float | None]
 NO_RUBRIC = "no_rubric"
 """Reason of a response without a score where the evaluator writes no rubrics."""
 
@@ -44,12 +44,13 @@ class SampledSet:
 
 @dataclass(frozen=True)
 class MeasuredSet:
-    """A response set with its rubric, scores and gap figures (None where there is none)."""
+    """A response set with its rubric, scores and figures (None where there is none)."""
 
     sampled: SampledSet
     rubric_text: str | None
     judged: JudgedSet | None
-    quality: tuple[float, ...]
+    quality: tuple[float | None, ...]
+    r_disc: float | None
     parts: Decomposition | None
     rank_accuracy: float | None
     tie_rate: float | None
@@ -63,6 +64,8 @@ class Evaluation:
     responses: list[dict[str, Any]]
     rubrics: list[dict[str, Any]]
     verdicts: list[dict[str, Any]]
+    anchors: list[dict[str, Any]] = field(default_factory=list)
+    """A row for each set's rubric on its prompt's anchor list, where there are such lists."""
 
 
 def evaluate_sets(
@@ -71,10 +74,20 @@ def evaluate_sets(
     judging: Judging,
     quality: Quality,
     seed_name: tuple[str | int, ...],
+    anchors: Mapping[str, Sequence[str]] | None = None,
 ) -> Evaluation:
-    """Return everything measured on the held-out sets of a round; arguments as `measure_sets`."""
+    """Return everything measured on the held-out sets of a round; arguments as `measure_sets`.
+
+    With anchor lists, each set's rubric is also applied to its prompt's list.
+    """
     measured = measure_sets("the held-out sets", sets, writer, judging, quality, seed_name)
-    return _evaluation(measured)
+    evaluation = _evaluation(measured)
+    if not anchors:
+        return evaluation
+    from dynamicrubric.anchorfigures import anchor_figures, judge_anchors
+
+    rows = judge_anchors(measured, anchors, judging, seed_name)
+    return replace(evaluation, metrics=evaluation.metrics | anchor_figures(rows), anchors=rows)
 
 
 def measure_sets(
@@ -134,19 +147,32 @@ def _measure(
     responses = sampled.responses
     truth = tuple(quality(responses.prompt_id, response) for response in responses.responses)
     if judged is None:
-        return MeasuredSet(sampled, rubric_text, None, truth, None, None, None)
-    pairs, parts = ordered_pairs(truth), None
-    if isinstance(judged.rubric, Rubric) and scored_matrix(judged.verdicts).all():
+        return MeasuredSet(sampled, rubric_text, None, truth, None, None, None, None)
+    known = [value for value in truth if value is not None]
+    whole = isinstance(judged.rubric, Rubric) and bool(scored_matrix(judged.verdicts).all())
+    if len(known) < len(truth):
+        disc = r_disc_of(judged) if whole else None
+        return MeasuredSet(sampled, rubric_text, judged, truth, disc, None, None, None)
+    pairs, parts = ordered_pairs(known), None
+    if isinstance(judged.rubric, Rubric) and whole:
         parts = decompose(judged.rubric.weights, yes_matrix(judged.verdicts), pairs)
     return MeasuredSet(
         sampled,
         rubric_text,
         judged,
         truth,
+        parts.r_disc if parts else None,
         parts,
         rank_accuracy(judged.scores, pairs).value,
         tie_rate(judged.scores, pairs).value,
     )
+
+
+def r_disc_of(judged: JudgedSet) -> float | None:
+    """Return R_disc of a judged set; None for an invalid rubric or without a scored verdict."""
+    if isinstance(judged.rubric, InvalidRubric):
+        return None
+    return r_disc_of_verdicts(judged.rubric.weights, judged.verdicts).value
 
 
 def _figures(measured: Sequence[MeasuredSet]) -> dict[str, Mean]:
@@ -166,7 +192,7 @@ def rubric_figures(measured: Sequence[MeasuredSet]) -> dict[str, Mean]:
     rubrics = [one.judged.rubric if one.judged else None for one in measured]
     return {
         "delta_gap": mean_of([p.delta_gap if p else None for p in parts]),
-        "r_disc": mean_of([p.r_disc if p else None for p in parts]),
+        "r_disc": mean_of([one.r_disc for one in measured]),
         "r_dir": mean_of([p.r_dir if p else None for p in parts]),
         "r_cov": mean_of([p.r_cov if p else None for p in parts]),
         "rank_accuracy": mean_of([one.rank_accuracy for one in measured]),
@@ -216,7 +242,7 @@ def rubric_row(one: MeasuredSet) -> dict[str, Any]:
         "invalid_reason": str(rubric.reason) if isinstance(rubric, InvalidRubric) else None,
         "num_items": len(rubric.items) if isinstance(rubric, Rubric) else None,
         "delta_gap": parts.delta_gap if parts else None,
-        "r_disc": parts.r_disc if parts else None,
+        "r_disc": one.r_disc,
         "r_dir": parts.r_dir if parts else None,
         "r_cov": parts.r_cov if parts else None,
         "rank_accuracy": one.rank_accuracy,
@@ -242,42 +268,3 @@ def _verdict_rows(one: MeasuredSet) -> list[dict[str, Any]]:
         for index, row in enumerate(one.judged.verdicts)
         for place, (item, verdict) in enumerate(zip(rubric.items, row, strict=True))
     ]
-
-
-def write_evaluation(evaluation: Evaluation, out_dir: Path) -> None:
-    """Write metrics.json and the three tables as parquet."""
-    import pandas as pd
-
-    document = {
-        "metrics": {
-            name: {"value": m.value, "n_scored": m.n_scored, "n_total": m.n_total}
-            for name, m in evaluation.metrics.items()
-        }
-    }
-    (out_dir / "metrics.json").write_text(json.dumps(document, indent=1) + "\n", encoding="utf-8")
-    tables = {
-        "responses": (evaluation.responses, RESPONSE_TYPES),
-        "rubrics": (evaluation.rubrics, RUBRIC_TYPES),
-        "verdicts": (evaluation.verdicts, VERDICT_TYPES),
-    }
-    for name, (rows, types) in tables.items():
-        frame = pd.DataFrame(rows, columns=list(types)).astype(types)
-        frame.to_parquet(out_dir / f"{name}.parquet", index=False)
-
-
-_TEXT, _FLOAT, _INT, _BOOL = "string", "Float64", "Int64", "boolean"
-RESPONSE_TYPES = {
-    "prompt_id": _TEXT, "prompt": _TEXT, "set_index": _INT, "sample_index": _INT,
-    "response_id": _TEXT, "text": _TEXT, "text_hash": _TEXT, "num_tokens": _INT,
-    "finish_reason": _TEXT, "true_quality": _FLOAT, "score": _FLOAT, "score_reason": _TEXT,
-    "kl": _FLOAT,
-}  # fmt: skip
-RUBRIC_TYPES = {
-    "rubric_id": _TEXT, "prompt_id": _TEXT, "set_index": _INT, "text": _TEXT, "valid": _BOOL,
-    "invalid_reason": _TEXT, "num_items": _INT, "delta_gap": _FLOAT, "r_disc": _FLOAT,
-    "r_dir": _FLOAT, "r_cov": _FLOAT, "rank_accuracy": _FLOAT, "tie_rate": _FLOAT,
-}  # fmt: skip
-VERDICT_TYPES = {
-    "response_id": _TEXT, "rubric_id": _TEXT, "item_index": _INT, "criterion": _TEXT,
-    "weight": _INT, "verdict": _TEXT, "reason": _TEXT, "p_yes": _FLOAT,
-}  # fmt: skip

@@ -16,12 +16,12 @@ from dynamicrubric.lineage import Row, Training, read_record
 from dynamicrubric.rubrics import parse_rubric
 from dynamicrubric.scoring import score_response
 from dynamicrubric.types import InvalidReason, InvalidRubric, Rubric, Score, Verdict
-from dynamicrubric.worlds.postcards.criteria import LOWEST_QUALITY, true_quality
-from dynamicrubric.worlds.postcards.prompts import prompt_by_id
+from dynamicrubric.worlds.base import world_of
 
 ORACLE: Final = "oracle"
 RULES: Final = "rule_based"
 INVALID: Final = "invalid_rubric:"
+PREPARED: Final = "data/prepared"
 NOT_IN_THE_TEXT: Final = frozenset({InvalidReason.TRUNCATED, InvalidReason.UNCHECKABLE_CRITERION})
 """Reasons that the engine and the verifier gave: the text alone may well parse."""
 
@@ -83,7 +83,8 @@ def _check_quality(training: Training, row: Row) -> None:
     training.check(f"rubric of {where}", row["rubric"], None)
     training.check(f"score of {where}", row["score"], None)
     training.check(f"reason for no score of {where}", row["score_reason"], NO_RUBRIC)
-    if row["reward"] != LOWEST_QUALITY:  # the lowest: of a cut response
+    lowest = world_of(training.root / PREPARED).lowest_quality
+    if row["reward"] != lowest:  # which a cut response earns
         training.check(f"reward of {where}", row["reward"], quality_of(training, row))
 
 
@@ -93,10 +94,14 @@ def quality_of(training: Training, row: Row) -> float:
     Raises:
         UserError: it answers no prompt of the world.
     """
+    world = world_of(training.root / PREPARED)
     try:
-        return true_quality(prompt_by_id(row["prompt_id"]), row["text"])
+        quality = world.true_quality(row["prompt_id"], row["text"])
     except KeyError:
-        raise training.fault(f"the prompt {row['prompt_id']!r}", "a prompt of the world") from None
+        quality = None
+    if quality is None:
+        raise training.fault(f"the prompt {row['prompt_id']!r}", "a prompt of the world")
+    return quality
 
 
 def check_advantages(

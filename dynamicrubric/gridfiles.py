@@ -8,13 +8,13 @@ from pathlib import Path
 from typing import Final
 
 from dynamicrubric.evaluation import (
-    RUBRIC_TYPES,
     MeasuredSet,
     Quality,
     SampledSet,
     rubric_figures,
     rubric_row,
 )
+from dynamicrubric.evaluationfiles import RUBRIC_TYPES
 from dynamicrubric.evaluators.judging import ResponseSet
 
 FIGURES_FILE: Final = "metrics.json"

@@ -17,10 +17,13 @@ from dynamicrubric.cells import (
     digest,
     without,
 )
-from dynamicrubric.config import Config, resolve_arm
+from dynamicrubric.config import BackboneConfig, Config, LanguageConfig, resolve_arm
 from dynamicrubric.errors import UserError
+from dynamicrubric.prompts.roles import prompt_texts_hash
 from dynamicrubric.rounds import cell_recipe
 from dynamicrubric.versions import STEP_VERSIONS
+from dynamicrubric.worlds.base import POSTCARDS
+from dynamicrubric.worlds.language.sources import fingerprints
 
 ROLES: Final = ("policy", "generator")
 
@@ -153,7 +156,7 @@ def _shared(config: Config) -> dict[str, Any]:
     return {
         "prepare": {
             "world": config.world.model_dump(mode="json"),
-            "vocab_size": config.backbone.vocab_size,
+            **_made_from(config),
             "responses_per_set": config.recipe.responses_per_set,
             "min_rubric_items": config.recipe.min_rubric_items,
             "max_rubric_items": config.recipe.max_rubric_items,
@@ -171,6 +174,23 @@ def _shared(config: Config) -> dict[str, Any]:
     }
 
 
+def _made_from(config: Config) -> dict[str, Any]:
+    """Return what the prepared data's models are made from: a vocabulary, or a pretrained base.
+
+    Raises:
+        UserError: a file that the config names is not there.
+    """
+    world, backbone = config.world, config.backbone
+    if isinstance(backbone, BackboneConfig):
+        return {"vocab_size": backbone.vocab_size}
+    assert isinstance(world, LanguageConfig), "the config checks it"
+    return {
+        "backbone": backbone.model_dump(mode="json"),
+        "sources": fingerprints(world, backbone),
+        "prompts": prompt_texts_hash(),
+    }
+
+
 def _base_hash(shared: dict[str, Any]) -> str:
     """Return the hash that every path starts from.
 
@@ -178,6 +198,8 @@ def _base_hash(shared: dict[str, Any]) -> str:
     as it was then, so that finished cells keep their ids.
     """
     prepare = shared["prepare"]
+    if prepare["world"]["name"] != POSTCARDS:
+        return digest(shared)
     world = {**prepare["world"], "anchor_swap_rate": 0.0}
     return digest({**shared, "prepare": {**prepare, "world": world}})
 

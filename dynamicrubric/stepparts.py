@@ -2,27 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from dynamicrubric.engines.programmatic import ProgrammaticVerifier
 from dynamicrubric.plan import (
     CellRecipe,
     EvaluationSettings,
     GeneratorTraining,
     PolicyTraining,
 )
-from dynamicrubric.prompts.frames import generator_prompt, policy_prompt
 from dynamicrubric.rubrics import render_rubric
 from dynamicrubric.seeds import derive_seed
+from dynamicrubric.worlds.base import World
 from dynamicrubric.worlds.noise import noisy_anchors
-from dynamicrubric.worlds.postcards.criteria import check, true_quality
-from dynamicrubric.worlds.postcards.prompts import prompt_by_id
-from dynamicrubric.worlds.postcards.rules import rules
 from dynamicrubric.worlds.prepared import PreparedData, Split
 
 if TYPE_CHECKING:
+    from transformers import PreTrainedModel
+
+    from dynamicrubric.engines.models import Models
     from dynamicrubric.engines.transformers import TransformersEngine
     from dynamicrubric.evaluation import SampledSet
     from dynamicrubric.evaluators.judging import Judging, ResponseSet
@@ -39,6 +38,7 @@ def policy_rollout(
     prepared: PreparedData,
     generator_dir: Path,
     cell_hash: str,
+    models: Models,
 ) -> PolicyRollout | OracleRollout:
     """Return what samples and rewards the policy: rubrics' scores, or an oracle's true quality."""
     from dynamicrubric.training.oracle import OracleRollout
@@ -49,18 +49,20 @@ def policy_rollout(
     if cell.rubrics.evaluator == "oracle":
         return OracleRollout(
             prompts=prompts,
-            quality=quality_of,
+            quality=known_quality(prepared.world),
+            lowest=lowest_quality(prepared.world),
             sampling=cell.policy_sampling,
             seed_name=seed_name,
             cell_hash=cell_hash,
         )
     return PolicyRollout(
         prompts=prompts,
-        writer=writer_of(cell, generator_dir),
-        judging=judging_of(cell, training),
+        writer=writer_of(cell, generator_dir, prepared.world, models),
+        judging=judging_of(cell, training, prepared.world, models),
         sampling=cell.policy_sampling,
         seed_name=seed_name,
         cell_hash=cell_hash,
+        truncated=training.truncated,
     )
 
 
@@ -90,18 +92,23 @@ def grpo_settings(
 
 
 def judging_of(
-    cell: CellRecipe, limits: GeneratorTraining | PolicyTraining | EvaluationSettings
+    cell: CellRecipe,
+    limits: GeneratorTraining | PolicyTraining | EvaluationSettings,
+    world: World,
+    models: Models,
 ) -> Judging:
     """Return how the cell's rubrics are read and applied in one of its phases.
 
     Args:
         cell: the cell, with its verifier's error and failure rates.
         limits: the phase, whose limit on invalid rubrics holds.
+        world: whose verifier judges.
+        models: the step's models, of which a language model verifier takes the base.
     """
     from dynamicrubric.evaluators.judging import Judging
 
     return Judging(
-        verifier=ProgrammaticVerifier(check, cell.verifier.error_rate, cell.verifier.failure_rate),
+        verifier=world.verifier(cell.verifier, models),
         min_items=cell.rubrics.min_items,
         max_items=cell.rubrics.max_items,
         max_invalid_rate=limits.max_invalid_rate,
@@ -110,9 +117,22 @@ def judging_of(
     )
 
 
-def quality_of(prompt_id: str, text: str) -> float:
-    """Return the true quality of a response, in [-1, 1]."""
-    return true_quality(prompt_by_id(prompt_id), text)
+def known_quality(world: World) -> Callable[[str, str], float]:
+    """Return the true quality of (prompt id, response): an oracle needs it of every response."""
+
+    def quality(prompt_id: str, text: str) -> float:
+        known = world.true_quality(prompt_id, text)
+        assert known is not None, f"nobody knows true quality in the world {world.name}"
+        return known
+
+    return quality
+
+
+def lowest_quality(world: World) -> float:
+    """Return the least true quality there is."""
+    lowest = world.lowest_quality
+    assert lowest is not None, f"nobody knows true quality in the world {world.name}"
+    return lowest
 
 
 def anchors_of(cell: CellRecipe, prepared: PreparedData) -> dict[str, tuple[str, ...]]:
@@ -140,7 +160,7 @@ def sample_sets(
     names = [(key, index) for key in prepared.prompts[split] for index in range(sets_per_prompt)]
     requests = [
         GenerateRequest(
-            policy_prompt(engine.tokenizer, prepared.prompts[split][key]),
+            engine.tokenizer.policy_prompt(prepared.prompts[split][key]),
             derive_seed(*seed_name, key, index, sample),
         )
         for key, index in names
@@ -157,6 +177,28 @@ def sample_sets(
             )
         )
     return sets
+
+
+def with_kl(
+    sets: Sequence[SampledSet],
+    engine: TransformersEngine,
+    before: PreTrainedModel,
+    temperature: float,
+) -> list[SampledSet]:
+    """Return sets with each completion's log-probability now less that under an earlier model."""
+    from dataclasses import replace
+
+    from dynamicrubric.engines.transformers import sequence_logprobs
+
+    render, pad_id = engine.tokenizer.policy_prompt, engine.tokenizer.pad_id
+    prompts = [render(s.responses.prompt) for s in sets for _ in s.generations]
+    completions = [g.token_ids for s in sets for g in s.generations]
+    now, start = (
+        sequence_logprobs(model, prompts, completions, pad_id, temperature)
+        for model in (engine.model, before)
+    )
+    kl = iter([a - b for a, b in zip(now, start, strict=True)])
+    return [replace(s, kl=tuple(next(kl) for _ in s.generations)) for s in sets]
 
 
 def write_sets(sets: Sequence[SampledSet], path: Path) -> None:
@@ -203,35 +245,38 @@ def training_sets(
     }
 
 
-def dynamic_writer(cell: CellRecipe, generator_dir: Path) -> DynamicWriter:
+def dynamic_writer(cell: CellRecipe, generator_dir: Path, models: Models) -> DynamicWriter:
     """Return the writer that reads each response set with the generator of a folder."""
-    from dynamicrubric.engines.transformers import TransformersEngine
     from dynamicrubric.evaluators.writers import DynamicWriter
 
-    engine = TransformersEngine.load(generator_dir)
+    engine = models.engine(generator_dir)
     return DynamicWriter(
         engine,
-        lambda prompt, responses: generator_prompt(engine.tokenizer, prompt, responses),
+        engine.tokenizer.generator_prompt,
         cell.rubrics.sampling,
     )
 
 
 def writer_of(
-    cell: CellRecipe, generator_dir: Path, prompts: Mapping[str, str] | None = None
+    cell: CellRecipe,
+    generator_dir: Path,
+    world: World,
+    models: Models,
+    prompts: Mapping[str, str] | None = None,
 ) -> RubricWriter:
-    """Return the evaluator's rubric writer.
+    """Return the evaluator's rubric writer; hand-written rules are the world's.
 
     Round 0 of a static evaluator has no kept rubrics yet: they are written here, for `prompts`.
     """
     from dynamicrubric.evaluators.writers import FixedWriter, KeptWriter
 
     if cell.rubrics.evaluator == "rule_based":
-        return FixedWriter(render_rubric(rules(cell.rubrics.max_items)))
+        return FixedWriter(render_rubric(world.rules(cell.rubrics.max_items)))
     if cell.rubrics.evaluator == "dynamic":
-        return dynamic_writer(cell, generator_dir)
+        return dynamic_writer(cell, generator_dir, models)
     if cell.round > 0:
         return KeptWriter.load(generator_dir)
-    writer = dynamic_writer(cell, generator_dir)
+    writer = dynamic_writer(cell, generator_dir, models)
     return KeptWriter.write_once(prompts or {}, writer, _rubric_seeds(cell, prompts or {}))
 
 
@@ -240,11 +285,11 @@ def _rubric_seeds(cell: CellRecipe, prompts: Mapping[str, str]) -> dict[str, int
 
 
 def keep_rubrics(
-    cell: CellRecipe, generator_dir: Path, prepared: PreparedData, out_dir: Path
+    cell: CellRecipe, generator_dir: Path, prepared: PreparedData, models: Models, out_dir: Path
 ) -> None:
     """Write a static evaluator's rubrics for all prompts into the generator's artefact."""
     from dynamicrubric.evaluators.writers import KeptWriter
 
     prompts = prepared.all_prompts
-    writer = dynamic_writer(cell, generator_dir)
+    writer = dynamic_writer(cell, generator_dir, models)
     KeptWriter.write_once(prompts, writer, _rubric_seeds(cell, prompts)).save(out_dir)

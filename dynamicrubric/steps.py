@@ -6,13 +6,17 @@ the launcher's business. Arguments are JSON, so that a step can be started from 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
-from dynamicrubric.config import BackboneConfig, SupervisedConfig, WorldConfig
+from dynamicrubric.config import (
+    LanguageConfig,
+    PretrainedConfig,
+    SupervisedConfig,
+    WorldConfig,
+)
 from dynamicrubric.plan import parse_recipe
-from dynamicrubric.prompts.frames import policy_prompt
 from dynamicrubric.seeds import derive_seed
 from dynamicrubric.stepparts import (
     anchors_of,
@@ -21,14 +25,14 @@ from dynamicrubric.stepparts import (
     judging_of,
     keep_rubrics,
     policy_rollout,
-    quality_of,
     sample_sets,
     training_sets,
+    with_kl,
     write_sets,
     writer_of,
 )
-from dynamicrubric.worlds.postcards.criteria import names
-from dynamicrubric.worlds.prepared import load_prepared, read_jsonl
+from dynamicrubric.worlds.base import POSTCARDS, world_named
+from dynamicrubric.worlds.prepared import load_prepared
 
 Role = Literal["policy", "generator"]
 
@@ -36,28 +40,49 @@ Role = Literal["policy", "generator"]
 def prepare(
     *,
     world: Mapping[str, Any],
-    vocab_size: int,
     responses_per_set: int,
     min_rubric_items: int,
     max_rubric_items: int,
     out_dir: str,
+    vocab_size: int = 0,
+    backbone: Mapping[str, Any] | None = None,
+    sources: Sequence[Mapping[str, str]] = (),
+    prompts: str = "",
 ) -> None:
-    """Write the world's data and train its tokenizer."""
-    from dynamicrubric.engines.tokenizer import train_tokenizer
-    from dynamicrubric.worlds.postcards.prepare import write_world
+    """Write the world's data, and its tokenizer or its pretrained base.
 
-    out = Path(out_dir)
-    write_world(
-        WorldConfig.model_validate(dict(world)),
+    Args:
+        world: its settings.
+        responses_per_set: K.
+        min_rubric_items: fewest items of a warm start's rubric.
+        max_rubric_items: most items.
+        out_dir: an empty folder.
+        vocab_size: of the embedded world's tokenizer.
+        backbone: the pretrained backbone of another world.
+        sources: what that world's files were when the study was planned.
+        prompts: hash of what its models are asked with; like the sources part of the identity.
+
+    Raises:
+        UserError: a file is another one by now, or gives nothing to train on.
+    """
+    out, items = Path(out_dir), (min_rubric_items, max_rubric_items)
+    if backbone is None:
+        from dynamicrubric.worlds.postcards.prepare import write_world
+        from dynamicrubric.worlds.postcards.tokens import save_tokenizer
+
+        write_world(WorldConfig.model_validate(dict(world)), responses_per_set, items, out)
+        save_tokenizer(out, vocab_size)
+        return
+    from dynamicrubric.worlds.language.prepare import write_language
+
+    write_language(
+        LanguageConfig.model_validate(dict(world)),
+        PretrainedConfig.model_validate(dict(backbone)),
         responses_per_set,
-        (min_rubric_items, max_rubric_items),
+        items,
         out,
+        sources,
     )
-    texts: list[str] = []
-    for row in read_jsonl(out / "sft_generator.jsonl"):
-        texts += [row["prompt"], *row["responses"], row["rubric"]]
-    texts += [row["response"] for row in read_jsonl(out / "sft_policy.jsonl")]
-    train_tokenizer(texts, vocab_size, names()).save_pretrained(str(out / "tokenizer"))
 
 
 def warm_start(
@@ -71,18 +96,15 @@ def warm_start(
     work_dir: str,
 ) -> None:
     """Train P_0 or G_0 by supervised fine-tuning."""
-    from dynamicrubric.engines.tokenizer import FrameTokenizer
-    from dynamicrubric.training import sft
+    from dynamicrubric.training.warm import train_warm_start
 
-    prepared = Path(prepared_dir)
-    tokenizer = FrameTokenizer.load(prepared / "tokenizer")
-    make = sft.policy_examples if role == "policy" else sft.generator_examples
-    sft.train_supervised(
-        make(prepared, tokenizer),
-        BackboneConfig.model_validate(dict(backbone)),
+    train_warm_start(
+        role,
+        load_prepared(Path(prepared_dir)),
+        backbone,
         SupervisedConfig.model_validate(dict(settings)),
-        tokenizer,
         seed=derive_seed(seed, "warm_start", role),
+        prepared_dir=Path(prepared_dir),
         out_dir=Path(out_dir),
         work_dir=Path(work_dir),
     )
@@ -92,13 +114,13 @@ def sample_responses(
     *, recipe: Mapping[str, Any], policy_dir: str, prepared_dir: str, out_dir: str
 ) -> None:
     """Sample one response set for each training prompt from a policy."""
-    from dynamicrubric.engines.transformers import TransformersEngine
+    from dynamicrubric.engines.models import Models
 
     cell = parse_recipe(recipe)
-    engine = TransformersEngine.load(Path(policy_dir))
+    prepared = load_prepared(Path(prepared_dir))
     sets = sample_sets(
-        engine,
-        load_prepared(Path(prepared_dir)),
+        Models(prepared.base).engine(Path(policy_dir)),
+        prepared,
         "train",
         cell,
         1,
@@ -118,18 +140,20 @@ def train_generator(
     checkpoint_every_steps: int,
 ) -> None:
     """Train the generator with GRPO; a static one then writes its rubrics once and keeps them."""
+    from dynamicrubric.engines.models import Models
     from dynamicrubric.training.generator import GeneratorRollout
     from dynamicrubric.training.grpo import train_grpo
 
     cell = parse_recipe(recipe)
     training = cell.generator_training
     prepared = load_prepared(Path(prepared_dir))
+    models = Models(prepared.base)
     if training is not None:
         sets = training_sets(cell, prepared, Path(responses_dir))
         rollout = GeneratorRollout(
             sets=sets,
             anchors=anchors_of(cell, prepared),
-            judging=judging_of(cell, training),
+            judging=judging_of(cell, training, prepared.world, models),
             sees_responses=cell.rubrics.evaluator == "dynamic",
             sampling=cell.rubrics.sampling,
             seed_name=(cell.seed, cell.round, "train_generator"),
@@ -149,10 +173,11 @@ def train_generator(
             settings,
             out_dir=Path(out_dir),
             work_dir=Path(work_dir),
+            models=models,
         )
         generator_dir = out_dir
     if cell.rubrics.evaluator == "static":
-        keep_rubrics(cell, Path(generator_dir), prepared, Path(out_dir))
+        keep_rubrics(cell, Path(generator_dir), prepared, models, Path(out_dir))
 
 
 def train_policy(
@@ -167,13 +192,15 @@ def train_policy(
     checkpoint_every_steps: int,
 ) -> None:
     """Train the policy with GRPO on its evaluator's scores, an oracle's on the true quality."""
+    from dynamicrubric.engines.models import Models
     from dynamicrubric.training.grpo import train_grpo
 
     cell = parse_recipe(recipe)
     training = cell.policy_training
     assert training is not None, "round 0 trains nothing"
     prepared = load_prepared(Path(prepared_dir))
-    rollout = policy_rollout(cell, training, prepared, Path(generator_dir), cell_hash)
+    models = Models(prepared.base)
+    rollout = policy_rollout(cell, training, prepared, Path(generator_dir), cell_hash, models)
     settings = grpo_settings(
         training,
         rollout,
@@ -188,6 +215,7 @@ def train_policy(
         settings,
         out_dir=Path(out_dir),
         work_dir=Path(work_dir),
+        models=models,
     )
 
 
@@ -201,46 +229,31 @@ def evaluate_round(
     out_dir: str,
 ) -> None:
     """Measure policy and generator on held-out prompts; KL is against the start policy P_0."""
-    from dataclasses import replace
-
-    from dynamicrubric.engines.transformers import (
-        TransformersEngine,
-        load_model,
-        sequence_logprobs,
-    )
-    from dynamicrubric.evaluation import (
-        evaluate_sets,
-        evaluate_without_rubrics,
-        write_evaluation,
-    )
+    from dynamicrubric.engines.models import Models
+    from dynamicrubric.evaluation import evaluate_sets, evaluate_without_rubrics
+    from dynamicrubric.evaluationfiles import write_evaluation
 
     cell = parse_recipe(recipe)
     prepared = load_prepared(Path(prepared_dir))
-    engine = TransformersEngine.load(Path(policy_dir))
+    models = Models(prepared.base)
+    engine = models.engine(Path(policy_dir))
     seed_name = (cell.seed, cell.round, "evaluate")
     sets = sample_sets(
         engine, prepared, "heldout", cell, cell.evaluation.sets_per_prompt, seed_name
     )
-    prompts = [
-        policy_prompt(engine.tokenizer, s.responses.prompt) for s in sets for _ in s.generations
-    ]
-    completions = [g.token_ids for s in sets for g in s.generations]
-    pad_id = engine.tokenizer.pad_id
-    temperature = cell.policy_sampling.temperature
-    before = load_model(Path(start_policy_dir))
-    now = sequence_logprobs(engine.model, prompts, completions, pad_id, temperature)
-    start = sequence_logprobs(before, prompts, completions, pad_id, temperature)
-    kl = iter([a - b for a, b in zip(now, start, strict=True)])
-    sets = [replace(s, kl=tuple(next(kl) for _ in s.generations)) for s in sets]
+    before = models.load(Path(start_policy_dir))
+    sets = with_kl(sets, engine, before, cell.policy_sampling.temperature)
+    quality = prepared.world.true_quality
     if cell.rubrics.evaluator == "oracle":
-        write_evaluation(evaluate_without_rubrics(sets, quality_of), Path(out_dir))
+        write_evaluation(evaluate_without_rubrics(sets, quality), Path(out_dir))
         return
     evaluation = evaluate_sets(
         sets,
-        writer_of(cell, Path(generator_dir), prepared.prompts["heldout"]),
-        judging_of(cell, cell.evaluation),
-        quality_of,
+        writer_of(cell, Path(generator_dir), prepared.world, models, prepared.prompts["heldout"]),
+        judging_of(cell, cell.evaluation, prepared.world, models),
+        quality,
         seed_name,
+        prepared.heldout_anchors,
     )
     write_evaluation(evaluation, Path(out_dir))
 
@@ -265,20 +278,23 @@ def evaluate_grid(
         generator_dirs: the generators.
         out_dir: where figures and rubrics go.
     """
+    from dynamicrubric.engines.models import Models
     from dynamicrubric.evaluation import measure_sets
     from dynamicrubric.gridfiles import read_sets, write_grid
 
     cell = parse_recipe(recipe)
     held_out = {policy: read_sets(Path(folder)) for policy, folder in evaluation_dirs.items()}
     measured = {}
+    models = Models()
+    world = world_named(POSTCARDS)  # a grid's gaps need true quality, which no other world knows
     for generator, folder in generator_dirs.items():
-        writer = dynamic_writer(cell, Path(folder))
+        writer = dynamic_writer(cell, Path(folder), models)
         for policy, (sets, quality) in held_out.items():
             measured[generator, policy] = measure_sets(
                 f"the held-out sets of {policy} under {generator}",
                 sets,
                 writer,
-                judging_of(cell, cell.evaluation),
+                judging_of(cell, cell.evaluation, world, models),
                 quality,
                 (cell.seed, rounds[policy], "evaluate"),
             )

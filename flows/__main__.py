@@ -37,6 +37,9 @@ def ablation(
     arms: Annotated[str, typer.Option(help="Arms to run, as in coevolved,static.")] = "",
     seeds: Annotated[str, typer.Option(help="Seeds of every arm, as in 1,2 or 1-5.")] = "",
     rounds: Annotated[int | None, typer.Option(help="Rounds of every arm.", min=1)] = None,
+    profile: Annotated[
+        str, typer.Option(help="A file of profiles/, laid over params.yaml first.")
+    ] = "",
 ) -> None:
     """Run the study, cells side by side, and compare its arms.
 
@@ -56,6 +59,7 @@ def ablation(
         arms=tuple(split_names(arms)) if arms else (),
         seeds=tuple(split_seeds(seeds)) if seeds else (),
         rounds=rounds,
+        profile=profile or None,
     )
     raise typer.Exit(run_ablation(choice))
 

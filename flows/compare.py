@@ -44,7 +44,11 @@ def compare(
     folder = root / results / PARTIAL if partial else root / results
     found = write_comparison(plan, questions, root, folder, partial=partial)
     shown = Console()
-    shown.print(console(found.outcomes, found.differences, found.questions, found.coevolution))
+    shown.print(
+        console(
+            found.outcomes, found.differences, found.questions, found.coevolution, found.anchors
+        )
+    )
     if found.mark:
         for fault in found.faults:
             reason = "missing" if fault.missing else fault.reason

@@ -15,6 +15,7 @@ from tasks.disk import disk_errors
 
 PARAMS: Final = "params.yaml"
 PROFILES: Final = "profiles"
+KEPT_PARAMS: Final = "work/params.yaml.before"
 Say = Callable[[str], None]
 
 
@@ -55,8 +56,18 @@ def lay_choice(root: Path, choice: Choice, *, say: Say) -> None:
     if chosen == before:
         return
     with disk_errors("writing the settings", path):
+        if choice.profile and not _is_profile(root, before):
+            kept = root / KEPT_PARAMS
+            kept.parent.mkdir(parents=True, exist_ok=True)
+            replace_text(kept, before)
+            say(f"params.yaml as it was is kept as {KEPT_PARAMS}")
         replace_text(path, chosen)
     say("What was chosen is written into params.yaml")
+    if choice.profile:
+        say(
+            f"It is the profile {choice.profile.removesuffix('.yaml')} now; PROFILE=postcards goes "
+            "back to the embedded world, whose finished results DVC restores"
+        )
 
 
 def profiles(root: Path) -> list[str]:
@@ -79,6 +90,11 @@ def profile_path(root: Path, name: str) -> Path:
             expected=f"one of {', '.join(known)}" if known else "a file in profiles/",
         )
     return root / PROFILES / f"{stem}.yaml"
+
+
+def _is_profile(root: Path, text: str) -> bool:
+    """Say whether a params.yaml is a profile as it is: then nothing is lost with it."""
+    return any(_read(profile_path(root, name)) == text for name in profiles(root))
 
 
 def _run(text: str, names: Sequence[str]) -> str | list[str] | None:

@@ -9,7 +9,6 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from dynamicrubric.config import Config
-from dynamicrubric.metrics import ROUND_METRICS
 from dynamicrubric.plan import Plan
 from dynamicrubric.report import Comparison
 from tasks.disk import sha256_of
@@ -76,7 +75,7 @@ def _mean_points(comparison: Comparison) -> Iterable[Point]:
     table = comparison.outcomes
     return [
         Point(f"{metric}/{arm}", value, number)
-        for metric in ROUND_METRICS
+        for metric in table.metrics
         for arm in table.arms
         for number in range(table.last_round + 1)
         if (value := table.mean(arm, number, metric)) is not None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Literal, Protocol
+from typing import Any, Literal, Protocol
 
 from dynamicrubric.config import Sampling
 from dynamicrubric.types import Verdict
@@ -48,11 +48,49 @@ class JudgeRequest:
         response: the text to judge.
         criteria: M criterion sentences.
         seed: seed of whatever is random in the verifier.
+        prompt: what the response answers, for a verifier that reads it; empty shows none.
     """
 
     response: str
     criteria: Sequence[str]
     seed: int
+    prompt: str = ""
+
+
+class PromptTokenizer(Protocol):
+    """A checkpoint's tokenizer with the frames of its prompts.
+
+    Attributes:
+        hf: transformers' tokenizer.
+    """
+
+    hf: Any
+
+    @property
+    def eos_id(self) -> int:
+        """Id of the token that ends a completion."""
+        ...
+
+    @property
+    def pad_id(self) -> int:
+        """Id that pads."""
+        ...
+
+    def content(self, text: str) -> list[int]:
+        """Encode text as content: special-token parsing off, nothing added."""
+        ...
+
+    def decode(self, ids: Sequence[int]) -> str:
+        """Decode a completion, control tokens left out."""
+        ...
+
+    def policy_prompt(self, prompt: str) -> list[int]:
+        """Token ids that ask the policy for a response."""
+        ...
+
+    def generator_prompt(self, prompt: str, responses: Sequence[str]) -> list[int]:
+        """Token ids that ask the generator for a rubric; a static one sees no responses."""
+        ...
 
 
 class GenerateEngine(Protocol):

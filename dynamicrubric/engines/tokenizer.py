@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Iterable, Sequence
 from functools import lru_cache
@@ -10,7 +11,15 @@ from pathlib import Path
 from tokenizers import Regex, Tokenizer, decoders, models, pre_tokenizers, trainers
 from transformers import PreTrainedTokenizerFast
 
-from dynamicrubric.prompts.frames import BOS, CONTROL_TOKENS, EOS, PAD
+from dynamicrubric.engines.base import PromptTokenizer
+from dynamicrubric.prompts.frames import (
+    BOS,
+    CONTROL_TOKENS,
+    EOS,
+    PAD,
+    generator_prompt,
+    policy_prompt,
+)
 
 
 class FrameTokenizer:
@@ -56,6 +65,30 @@ class FrameTokenizer:
     def decode(self, ids: Sequence[int]) -> str:
         """Decode a completion, control tokens left out."""
         return str(self.hf.decode([i for i in ids if i not in self.control_ids]))
+
+    def policy_prompt(self, prompt: str) -> list[int]:
+        """Token ids that ask the policy for a response."""
+        return policy_prompt(self, prompt)
+
+    def generator_prompt(self, prompt: str, responses: Sequence[str]) -> list[int]:
+        """Token ids that ask the generator for a rubric; a static one sees no responses."""
+        return generator_prompt(self, prompt, responses)
+
+
+def load_tokenizer(directory: Path) -> PromptTokenizer:
+    """Load a checkpoint's tokenizer: a chat's if it has a chat template, else the frames' own."""
+    if not _has_chat_template(directory):
+        return FrameTokenizer.load(directory)
+    from dynamicrubric.engines.chattokenizer import ChatTokenizer
+
+    return ChatTokenizer.load(directory)
+
+
+def _has_chat_template(directory: Path) -> bool:
+    if (directory / "chat_template.jinja").is_file():
+        return True
+    config = directory / "tokenizer_config.json"
+    return config.is_file() and bool(json.loads(config.read_text("utf-8")).get("chat_template"))
 
 
 def train_tokenizer(

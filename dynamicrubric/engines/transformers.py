@@ -17,12 +17,17 @@ from transformers import (
 )
 
 from dynamicrubric.config import Sampling
-from dynamicrubric.engines.base import GenerateRequest, Generation
-from dynamicrubric.engines.tokenizer import FrameTokenizer
+from dynamicrubric.engines.base import GenerateRequest, Generation, PromptTokenizer
+from dynamicrubric.engines.tokenizer import load_tokenizer
 from dynamicrubric.seeds import uniforms
 
 MAX_BATCH_TOKENS = 65_536
 """Bound on rows x (prompt + completion) tokens of one batch."""
+
+
+MAX_BATCH_ROWS = 128
+MAX_BATCH_LOGITS = 2**27
+"""Bounds on the rows, and on the logits, of one pass that measures log-probabilities."""
 
 
 class SeededSampler(LogitsProcessor):
@@ -52,13 +57,13 @@ class SeededSampler(LogitsProcessor):
         return torch.full_like(scores, -torch.inf).scatter(1, chosen, 0.0)
 
 
-def load_model(directory: Path) -> PreTrainedModel:
-    """Load a causal language model in float32 from a folder: safetensors only, no remote code.
+def load_model(name: Path | str, dtype: torch.dtype = torch.float32) -> PreTrainedModel:
+    """Load a causal language model from a folder or hub id: safetensors only, no remote code.
 
     It is put where TRL puts a model that it trains: on the GPU of this process if there is one.
     """
     model: PreTrainedModel = AutoModelForCausalLM.from_pretrained(
-        str(directory), dtype=torch.float32, use_safetensors=True, trust_remote_code=False
+        str(name), dtype=dtype, use_safetensors=True, trust_remote_code=False
     )
     cast("Any", model).to("cuda" if torch.cuda.is_available() else "cpu")
     model.eval()
@@ -68,7 +73,7 @@ def load_model(directory: Path) -> PreTrainedModel:
 class TransformersEngine:
     """Generates with a model in this process."""
 
-    def __init__(self, model: PreTrainedModel, tokenizer: FrameTokenizer) -> None:
+    def __init__(self, model: PreTrainedModel, tokenizer: PromptTokenizer) -> None:
         """Use a loaded model; it may be one that a trainer is changing."""
         self.model = model
         self.tokenizer = tokenizer
@@ -76,7 +81,7 @@ class TransformersEngine:
     @classmethod
     def load(cls, directory: Path) -> TransformersEngine:
         """Load model and tokenizer of a checkpoint folder."""
-        return cls(load_model(directory), FrameTokenizer.load(directory))
+        return cls(load_model(directory), load_tokenizer(directory))
 
     @torch.no_grad()
     def generate(self, requests: Sequence[GenerateRequest], sampling: Sampling) -> list[Generation]:
@@ -146,6 +151,21 @@ def pad_left(rows: Sequence[Sequence[int]], pad_id: int) -> tuple[torch.Tensor, 
     return ids, mask
 
 
+@torch.inference_mode()
+def last_logits(model: PreTrainedModel, rows: Sequence[Sequence[int]], pad_id: int) -> torch.Tensor:
+    """Return the logits that follow each row, shape (rows, vocabulary), padded on the left."""
+    ids, mask = pad_left(rows, pad_id)
+    output = model(
+        input_ids=ids.to(model.device),
+        attention_mask=mask.to(model.device),
+        position_ids=(mask.cumsum(dim=1) - 1).clamp(min=0).to(model.device),
+        logits_to_keep=1,
+        use_cache=False,
+    )
+    logits: torch.Tensor = output.logits[:, -1]
+    return logits
+
+
 @torch.no_grad()
 def sequence_logprobs(
     model: PreTrainedModel,
@@ -153,7 +173,7 @@ def sequence_logprobs(
     completions: Sequence[Sequence[int]],
     pad_id: int,
     temperature: float,
-    batch_size: int = 128,
+    batch_size: int = MAX_BATCH_ROWS,
 ) -> list[float]:
     """Return log p(completion | prompt), summed over its tokens, without the floor of `min_p`.
 
@@ -163,9 +183,12 @@ def sequence_logprobs(
         completions: token ids of each completion, the end token included.
         pad_id: id that pads.
         temperature: that of the sampling, so that a mean of differences estimates a KL.
-        batch_size: rows of one forward pass.
+        batch_size: most rows of one forward pass; fewer where their logits would be too many.
     """
     result: list[float] = []
+    longest = max((len(p) + len(c) for p, c in zip(prompts, completions, strict=True)), default=1)
+    logits_a_row = longest * int(model.config.get_text_config().vocab_size)
+    batch_size = max(1, min(batch_size, MAX_BATCH_LOGITS // logits_a_row))
     for start in range(0, len(prompts), batch_size):
         rows = [
             [*prompt, *completion]

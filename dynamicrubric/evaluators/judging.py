@@ -64,6 +64,23 @@ class JudgedSet:
 
 
 @dataclass(frozen=True)
+class Job:
+    """Texts to judge by one rubric.
+
+    Attributes:
+        rubric: what to judge by; an invalid one leaves every text unscored.
+        responses: the texts: a response set or an anchor list.
+        seed: seed of whatever is random in the verifier, mixed with each text's place.
+        prompt: what they answer, for a verifier that reads it.
+    """
+
+    rubric: Rubric | InvalidRubric
+    responses: Sequence[str]
+    seed: int
+    prompt: str = ""
+
+
+@dataclass(frozen=True)
 class Judging:
     """How rubrics are read and applied: the same in training and in measurement.
 
@@ -98,26 +115,24 @@ class Judging:
                 return InvalidRubric(InvalidReason.UNCHECKABLE_CRITERION, criterion)
         return equally_weighted(rubric) if self.equal_weights else rubric
 
-    def judge(
-        self, rubric: Rubric | InvalidRubric, responses: Sequence[str], seed: int
-    ) -> JudgedSet:
-        """Apply one rubric to all responses of a set, or to an anchor list.
+    def judge(self, jobs: Sequence[Job]) -> list[JudgedSet]:
+        """Apply rubrics to response sets and anchor lists, all verdicts in one call.
 
-        Args:
-            rubric: what to judge by; an invalid one leaves every response unscored.
-            responses: the texts.
-            seed: seed of whatever is random in the verifier, mixed with each response's place.
+        In one call, because a language model asks all criteria about one text in one pass.
         """
-        if isinstance(rubric, InvalidRubric):
-            reason = f"invalid_rubric:{rubric.reason}"
-            return JudgedSet(rubric, (), tuple(Score.unscored(reason) for _ in responses))
-        requests = [
-            JudgeRequest(response, rubric.criteria, derive_seed(seed, "verdict", index))
-            for index, response in enumerate(responses)
-        ]
-        verdicts = tuple(tuple(row) for row in self.verifier.judge(requests))
-        assert len(verdicts) == len(responses), "the verifier lost a response"
-        return JudgedSet(rubric, verdicts, score_set(rubric, verdicts))
+        requests = [request for job in jobs for request in _requests(job)]
+        rows = self.verifier.judge(requests) if requests else []
+        assert len(rows) == len(requests), "the verifier lost a response"
+        left, judged = iter(rows), []
+        for job in jobs:
+            if isinstance(job.rubric, InvalidRubric):
+                reason = f"invalid_rubric:{job.rubric.reason}"
+                scores = tuple(Score.unscored(reason) for _ in job.responses)
+                judged.append(JudgedSet(job.rubric, (), scores))
+            else:
+                verdicts = tuple(tuple(next(left)) for _ in job.responses)
+                judged.append(JudgedSet(job.rubric, verdicts, score_set(job.rubric, verdicts)))
+        return judged
 
     def judge_sets(
         self,
@@ -126,10 +141,12 @@ class Judging:
         seeds: Sequence[int],
     ) -> list[JudgedSet]:
         """Read each set's rubric and apply it; a seed is the one its rubric was written with."""
-        return [
-            self.judge(self.read(text), one.responses, derive_seed(seed, "judge"))
-            for text, one, seed in zip(texts, sets, seeds, strict=True)
-        ]
+        return self.judge(
+            [
+                Job(self.read(text), one.responses, derive_seed(seed, "judge"), one.prompt)
+                for text, one, seed in zip(texts, sets, seeds, strict=True)
+            ]
+        )
 
     def check_rates(
         self, where: str, judged: Sequence[JudgedSet], anchors: Sequence[JudgedSet] = ()
@@ -179,6 +196,17 @@ class Judging:
                 f"{self.max_unscored_rate}; mend the verifier or raise the limit"
             )
         return rate
+
+
+def _requests(job: Job) -> list[JudgeRequest]:
+    if isinstance(job.rubric, InvalidRubric):
+        return []
+    return [
+        JudgeRequest(
+            response, job.rubric.criteria, derive_seed(job.seed, "verdict", index), job.prompt
+        )
+        for index, response in enumerate(job.responses)
+    ]
 
 
 def equally_weighted(rubric: Rubric) -> Rubric:

@@ -15,9 +15,11 @@ from pathlib import Path
 from dynamicrubric.durable import naming
 from dynamicrubric.errors import UserError
 from dynamicrubric.plan import Plan
+from dynamicrubric.report.anchorchange import anchor_change_grids, anchor_sections
 from dynamicrubric.report.build import Material, write_report
 from dynamicrubric.report.coevolution import CoEvolution, read_coevolution
 from dynamicrubric.report.differences import TABLES, Difference, corrected, paired_differences
+from dynamicrubric.report.evidence import Grid
 from dynamicrubric.report.faults import Fault, counted, refuse
 from dynamicrubric.report.findings import FIRST_ARM, family_of
 from dynamicrubric.report.gather import gather
@@ -66,6 +68,7 @@ class Comparison:
         files: metrics.csv, table.md, study.png, study.svg, grid.csv, grid.png, grid.svg.
         report: the folder of the page, its pictures and tables; None if nothing was written.
         faults: cells and grids that are not in it; empty unless it is partial.
+        anchors: evaluators before and after training, where held-out prompts have anchor lists.
     """
 
     outcomes: OutcomeTable
@@ -75,6 +78,7 @@ class Comparison:
     files: tuple[Path, ...] = ()
     report: Path | None = None
     faults: tuple[Fault, ...] = ()
+    anchors: tuple[Grid, ...] = ()
 
     @property
     def mark(self) -> str:
@@ -108,7 +112,14 @@ def compare_arms(
     ]
     differences = corrected(found, family_of)
     coevolution = read_coevolution(plan, root, partial=bool(faults), without=without)
-    return Comparison(outcomes, differences, dict(questions), coevolution, faults=tuple(faults))
+    return Comparison(
+        outcomes,
+        differences,
+        dict(questions),
+        coevolution,
+        faults=tuple(faults),
+        anchors=tuple(anchor_change_grids(plan, root, outcomes)),
+    )
 
 
 def write_comparison(
@@ -153,7 +164,7 @@ def write_comparison(
         gathered,
         found.coevolution,
         found.mark,
-        sections,
+        (*sections, *anchor_sections(found.anchors)),
     )
     report = write_report(material, results)
     return replace(found, files=files, report=report)
@@ -163,7 +174,12 @@ def _write_files(found: Comparison, results: Path) -> tuple[Path, ...]:
     """Write the tables and pictures beside the report; return their paths."""
     figures, table = results / "metrics.csv", results / "table.md"
     text = markdown(
-        found.outcomes, found.differences, found.questions, found.coevolution, found.mark
+        found.outcomes,
+        found.differences,
+        found.questions,
+        found.coevolution,
+        found.mark,
+        found.anchors,
     )
     grid, picture, grid_map = (results / name for name in ("grid.csv", "study.png", "grid.png"))
     with naming(figures):

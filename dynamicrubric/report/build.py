@@ -89,6 +89,9 @@ def write_report(material: Material, results: Path) -> Path:
         faults=material.gathered.faults,
         mark=material.mark,
         sections=[section, *material.sections],
+        quality_known=any(
+            row.n_scored for row in material.outcomes.rows if row.metric == "true_quality"
+        ),
     )
     (folder / INDEX).write_text(render(content), encoding="utf-8")
     return folder

@@ -17,7 +17,13 @@ from pathlib import Path
 from typing import Any, Final
 
 from dynamicrubric.errors import UserError
-from dynamicrubric.metrics import ROLES, ROUND_METRICS, TRAINING_METRICS
+from dynamicrubric.metrics import (
+    ALL_ROUND_METRICS,
+    ANCHOR_METRICS,
+    ROLES,
+    ROUND_METRICS,
+    TRAINING_METRICS,
+)
 from dynamicrubric.plan import Cell
 
 EVALUATION: Final = "evaluation"
@@ -109,6 +115,8 @@ class CellFiles:
     def round_metrics(self) -> dict[str, Measured]:
         """Return every round metric, checked, in the order of the fixed list.
 
+        Those of anchors are there where held-out prompts have anchor lists: all of them, or none.
+
         Raises:
             UserError: a metric is missing, unknown, out of bounds, or its counts are impossible;
                 or an identity between figures does not hold.
@@ -116,6 +124,8 @@ class CellFiles:
         path = self.file(EVALUATION, METRICS_FILE)
         stored = json.loads(path.read_text(encoding="utf-8"))["metrics"]
         expected = set(ROUND_METRICS) - {"seconds"}
+        if set(stored) & set(ANCHOR_METRICS):
+            expected |= set(ANCHOR_METRICS)
         if set(stored) != expected:
             raise _fault(
                 path,
@@ -123,7 +133,7 @@ class CellFiles:
                 f"unknown {sorted(set(stored) - expected)}",
                 "the fixed list",
             )
-        found = {name: Measured(**stored[name]) for name in ROUND_METRICS if name in stored}
+        found = {name: Measured(**stored[name]) for name in ALL_ROUND_METRICS if name in stored}
         found["seconds"] = Measured(self.seconds, len(self.records), len(self.records))
         for name, measured in found.items():
             _check_measured(path, name, measured)
@@ -258,7 +268,7 @@ def _read_log(path: Path, role: str) -> list[TrainingStep]:
 
 
 def _check_measured(path: Path, name: str, measured: Measured) -> None:
-    metric, value = ROUND_METRICS[name], measured.value
+    metric, value = ALL_ROUND_METRICS[name], measured.value
     if not 0 <= measured.n_scored <= measured.n_total:
         raise _fault(
             path,
@@ -301,7 +311,9 @@ def _check_sets(path: Path, found: Mapping[str, Measured]) -> None:
     totals = {name: found[name].n_total for name in SET_METRICS}
     if len(set(totals.values())) > 1:
         raise _fault(path, f"sets by figure: {totals}", "one number of response sets")
-    for names in (GAP_PARTS, ORDER_METRICS):
+    without_order = not found["true_quality"].n_scored  # nobody knows it: R_disc needs none
+    gap_parts = [name for name in GAP_PARTS if not (without_order and name == "r_disc")]
+    for names in (gap_parts, ORDER_METRICS):
         scored = {name: found[name].n_scored for name in names}
         if len(set(scored.values())) > 1:
             raise _fault(path, f"scored sets by figure: {scored}", "the same sets for each")

@@ -14,7 +14,7 @@ from functools import cached_property
 from pathlib import Path
 
 from dynamicrubric.errors import UserError
-from dynamicrubric.metrics import ROUND_METRICS
+from dynamicrubric.metrics import ANCHOR_METRICS, ROUND_METRICS
 from dynamicrubric.plan import Plan
 from dynamicrubric.report.cellfiles import (
     RUN_IT,
@@ -68,7 +68,7 @@ class OutcomeTable:
             for (arm, seed), last in self._last_rounds.items()
             for number in range(last + 1)
             if (arm, seed, number) not in self.missing
-            for metric in ROUND_METRICS
+            for metric in self.metrics
         }
         odd = sorted(expected ^ set(self._by_place))
         assert not odd, f"{len(odd)} figures too few or too many, such as {odd[0]}"
@@ -78,6 +78,13 @@ class OutcomeTable:
         assert {seed for _, seed in self._last_rounds} == set(self.seeds), (
             "seeds without figures, or unlisted"
         )
+
+    @cached_property
+    def metrics(self) -> tuple[str, ...]:
+        """Names of the round metrics: those of anchors are there where some cell has them."""
+        found = {row.metric for row in self.rows}
+        anchors = ANCHOR_METRICS if found & set(ANCHOR_METRICS) else ()
+        return (*ROUND_METRICS, *anchors)
 
     @cached_property
     def _by_place(self) -> Mapping[Place, Outcome]:

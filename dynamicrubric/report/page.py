@@ -80,6 +80,7 @@ class PageContent:
         faults: what is missing; not empty exactly on a partial page.
         mark: the sentence on top of a partial page.
         sections: sections of other parts of the project.
+        quality_known: whether anybody knows the true quality of the responses.
     """
 
     questions: Mapping[str, str]
@@ -94,6 +95,7 @@ class PageContent:
     faults: Sequence[Fault] = ()
     mark: str = ""
     sections: Sequence[Section] = ()
+    quality_known: bool = True
 
 
 def render(content: PageContent) -> str:

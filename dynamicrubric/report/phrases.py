@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from typing import Final
 
-from dynamicrubric.metrics import ROUND_METRICS
+from dynamicrubric.metrics import ALL_ROUND_METRICS
 from dynamicrubric.report.outcomes import OutcomeTable
 from dynamicrubric.stats import LEVEL
 
@@ -74,12 +74,12 @@ def capital(text: str) -> str:
 
 def label(metric: str) -> str:
     """Return what a person reads for a round metric."""
-    return ROUND_METRICS[metric].label
+    return ALL_ROUND_METRICS[metric].label
 
 
 def mean_text(table: OutcomeTable, arm: str, round_number: int, metric: str) -> str:
     """Return an arm's mean over seeds as text, or a dash."""
-    return ROUND_METRICS[metric].show(table.mean(arm, round_number, metric))
+    return ALL_ROUND_METRICS[metric].show(table.mean(arm, round_number, metric))
 
 
 def of_all(scored: int, total: int) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Final
 
-from dynamicrubric.metrics import ROUND_METRICS
+from dynamicrubric.metrics import ALL_ROUND_METRICS, ANCHOR_METRICS
 from dynamicrubric.planview import ranges
 from dynamicrubric.report.coevolution import (
     CoEvolution,
@@ -69,6 +69,10 @@ def grids(table: OutcomeTable, differences: Sequence[Difference]) -> list[Grid]:
         _last_round_grid(table, names, f"{title} in {_last_rounds(table)}, {seeds}")
         for title, names in LAST_ROUND.items()
     ]
+    anchors = [name for name in table.metrics if name in ANCHOR_METRICS]
+    if anchors:
+        title = f"Anchor lists of held-out prompts in {_last_rounds(table)}, {seeds}"
+        found.append(_last_round_grid(table, anchors, title))
     if differences:
         found.append(_difference_grid(differences))
         found += evidence_grids(differences)
@@ -81,7 +85,7 @@ def footnotes(
     """Return (name, text) lines under the tables: each arm's question, counts, costs, terms."""
     lines = [(arm, questions[arm]) for arm in table.arms if arm in questions]
     for metric in BY_ROUND:
-        meaning = ROUND_METRICS[metric].meaning
+        meaning = ALL_ROUND_METRICS[metric].meaning
         lines.append((label(metric), f"{meaning} ({_counts(table, metric)})"))
     lines += [(f"{arm}, not all scored", text) for arm, text in _unscored(table)]
     lines += _unlike(table)
@@ -112,9 +116,11 @@ def markdown(
     questions: Mapping[str, str],
     coevolution: CoEvolution | None = None,
     mark: str = "",
+    more: Sequence[Grid] = (),
 ) -> str:
     """Return results/table.md; `mark` is what has to be said of it before all else."""
     shown, lines = _contents(table, differences, questions, coevolution)
+    shown += more
     parts = [_markdown_grid(grid) for grid in shown]
     notes = [f"- **{markdown_inline(name)}**: {markdown_inline(text)}" for name, text in lines]
     head = ["# Comparison", *([f"**{markdown_inline(mark)}**"] if mark else [])]
@@ -126,6 +132,7 @@ def console(
     differences: Sequence[Difference],
     questions: Mapping[str, str],
     coevolution: CoEvolution | None = None,
+    more: Sequence[Grid] = (),
 ) -> Group:
     """Return what `rich.console.Console.print` shows; content is never read as markup."""
     # Imported here: a report on disk needs no console.
@@ -135,7 +142,7 @@ def console(
 
     parts: list[Table | Text] = []
     contents, notes = _contents(table, differences, questions, coevolution)
-    for grid in contents:
+    for grid in (*contents, *more):
         shown = Table(title=Text(grid.title), title_justify="left", pad_edge=False)
         for number, head in enumerate(grid.heads):
             shown.add_column(Text(head), justify="right" if number else "left", no_wrap=not number)
@@ -218,7 +225,7 @@ def _unscored(table: OutcomeTable) -> list[tuple[str, str]]:
     lines = []
     for arm in table.arms:
         names: dict[str, list[str]] = {}
-        for metric in ROUND_METRICS:
+        for metric in table.metrics:
             found = table.outcomes(arm, table.last_round_of(arm), metric)
             scored, total = sum(row.n_scored for row in found), sum(row.n_total for row in found)
             if scored < total:

@@ -14,8 +14,7 @@ from typing import Any
 from dynamicrubric.config import Sampling
 from dynamicrubric.engines.base import GenerateRequest, Generation
 from dynamicrubric.engines.transformers import TransformersEngine
-from dynamicrubric.evaluators.judging import JudgedSet, Judging, ResponseSet
-from dynamicrubric.prompts.frames import generator_prompt
+from dynamicrubric.evaluators.judging import Job, JudgedSet, Judging, ResponseSet
 from dynamicrubric.rewards import (
     group_advantages,
     r_anchor,
@@ -88,9 +87,7 @@ class GeneratorRollout(Rollout):
         ]
         generations = engine.generate(requests, self.sampling)
         keys = [key for key, size in groups for _ in range(size)]
-        rewards = [
-            self.reward(g, self.sets[k], step) for g, k in zip(generations, keys, strict=True)
-        ]
+        rewards = self._rewards(generations, [self.sets[key] for key in keys], step)
         metrics = self.judging.check_rates(
             f"step {step}",
             [reward.judged for reward in rewards],
@@ -111,20 +108,31 @@ class GeneratorRollout(Rollout):
     def _prompt(self, engine: TransformersEngine, key: str) -> list[int]:
         rows = self.sets[key]
         responses = rows.responses if self.sees_responses else ()
-        return generator_prompt(engine.tokenizer, rows.prompt, responses)
+        return engine.tokenizer.generator_prompt(rows.prompt, responses)
 
-    def reward(self, generation: Generation, rows: ResponseSet, step: int) -> RubricReward:
-        """Reward one rubric text."""
-        anchors = self.anchors[rows.prompt_id]
-        rubric = self.judging.read(generation)
-        seed = derive_seed(*self.seed_name, step, rows.prompt_id, "judge")
-        judged = self.judging.judge(rubric, rows.responses, seed)
-        ranked = self.judging.judge(rubric, anchors, derive_seed(seed, "anchors"))
-        if isinstance(rubric, InvalidRubric):
-            return RubricReward(INVALID_R_DISC, worst_r_anchor(len(anchors)), judged, ranked)
-        disc = r_disc_of_verdicts(rubric.weights, judged.verdicts)
-        anchor = r_anchor_of_verdicts(rubric.weights, ranked.verdicts)
-        return RubricReward(disc.value, anchor, judged, ranked)
+    def _rewards(
+        self, generations: Sequence[Generation], sets: Sequence[ResponseSet], step: int
+    ) -> list[RubricReward]:
+        """Reward rubric texts; the verdicts on response sets and anchor lists are asked at once."""
+        jobs: list[Job] = []
+        for generation, rows in zip(generations, sets, strict=True):
+            rubric = self.judging.read(generation)
+            seed = derive_seed(*self.seed_name, step, rows.prompt_id, "judge")
+            anchors = self.anchors[rows.prompt_id]
+            jobs.append(Job(rubric, rows.responses, seed, rows.prompt))
+            jobs.append(Job(rubric, anchors, derive_seed(seed, "anchors"), rows.prompt))
+        judged = self.judging.judge(jobs)
+        return [reward_of(*pair) for pair in zip(judged[::2], judged[1::2], strict=True)]
+
+
+def reward_of(judged: JudgedSet, ranked: JudgedSet) -> RubricReward:
+    """Return the rewards of a rubric from its verdicts on the response set and the anchor list."""
+    rubric = judged.rubric
+    if isinstance(rubric, InvalidRubric):
+        return RubricReward(INVALID_R_DISC, worst_r_anchor(len(ranked.scores)), judged, ranked)
+    disc = r_disc_of_verdicts(rubric.weights, judged.verdicts)
+    anchor = r_anchor_of_verdicts(rubric.weights, ranked.verdicts)
+    return RubricReward(disc.value, anchor, judged, ranked)
 
 
 def worst_r_anchor(num_anchors: int) -> float:

@@ -25,7 +25,9 @@ from transformers import TrainerCallback, TrainerControl, TrainerState, Training
 from trl import GRPOConfig, GRPOTrainer
 
 from dynamicrubric.durable import sync
-from dynamicrubric.engines.tokenizer import FrameTokenizer
+from dynamicrubric.engines.base import PromptTokenizer
+from dynamicrubric.engines.models import Models, is_adapter, save_checkpoint
+from dynamicrubric.engines.tokenizer import load_tokenizer
 from dynamicrubric.engines.transformers import TransformersEngine
 from dynamicrubric.rewards import zero_std_rate
 from dynamicrubric.training.console import quiet_libraries, without_printer
@@ -78,6 +80,7 @@ def train_grpo(
     *,
     out_dir: Path,
     work_dir: Path,
+    models: Models | None = None,
 ) -> None:
     """Train a model and write checkpoint, training log and lineage to `out_dir`.
 
@@ -88,18 +91,21 @@ def train_grpo(
         settings: the numbers.
         out_dir: gets model, tokenizer, `training_log.jsonl` and `rollouts.parquet`.
         work_dir: checkpoints and live log; survives a kill.
+        models: loads an adapter over the base that the step's other roles use; only the adapter is
+            trained, and TRL keeps a copy of it as the reference.
 
     Raises:
         InstrumentError: a rate above its limit, or a loss, gradient or weight that is no number.
     """
     quiet_libraries()
-    tokenizer = FrameTokenizer.load(model_dir)
+    tokenizer = load_tokenizer(model_dir)
+    adapter = models is not None and is_adapter(model_dir)
     log = StepLog(work_dir, settings.steps)
     order = row_order(row_keys, settings.steps, settings.prompts_per_step, settings.seed)
     trainer = GRPOTrainer(
-        model=str(model_dir),
+        model=models.load(model_dir, trainable=True) if models and adapter else str(model_dir),
         reward_funcs=[_reward_function(name) for name in settings.reward_weights],
-        args=_grpo_config(settings, work_dir / "checkpoints"),
+        args=_grpo_config(settings, work_dir / "checkpoints", from_path=not adapter),
         train_dataset=Dataset.from_dict({"prompt": order}),
         processing_class=tokenizer.hf,
         rollout_func=_rollout_function(rollout, tokenizer, settings, log),
@@ -115,12 +121,11 @@ def train_grpo(
         trainer.train(resume_from_checkpoint=str(checkpoint) if checkpoint else None)
     model = trainer.accelerator.unwrap_model(trainer.model)
     check_weights(settings.steps, model)
-    model.save_pretrained(str(out_dir))
-    tokenizer.hf.save_pretrained(str(out_dir))
+    save_checkpoint(model, tokenizer, out_dir)
     log.publish(out_dir)
 
 
-def _grpo_config(settings: GrpoSettings, checkpoint_dir: Path) -> GRPOConfig:
+def _grpo_config(settings: GrpoSettings, checkpoint_dir: Path, *, from_path: bool) -> GRPOConfig:
     return GRPOConfig(
         output_dir=str(checkpoint_dir),
         max_steps=settings.steps,
@@ -139,7 +144,7 @@ def _grpo_config(settings: GrpoSettings, checkpoint_dir: Path) -> GRPOConfig:
         ),
         seed=settings.seed % 2**31,
         shuffle_dataset=False,  # the rows come in order
-        model_init_kwargs={"dtype": "float32"},
+        model_init_kwargs={"dtype": "float32"} if from_path else None,
         use_cpu=not torch.cuda.is_available(),
         bf16=False,
         gradient_checkpointing=False,
@@ -155,7 +160,7 @@ def _grpo_config(settings: GrpoSettings, checkpoint_dir: Path) -> GRPOConfig:
 
 
 def _rollout_function(
-    rollout: Rollout, tokenizer: FrameTokenizer, settings: GrpoSettings, log: StepLog
+    rollout: Rollout, tokenizer: PromptTokenizer, settings: GrpoSettings, log: StepLog
 ) -> Callable[[list[str], GRPOTrainer], dict[str, Any]]:
     """Adapt a role's rollout to TRL's `rollout_func`; rewards travel as extra fields."""
 

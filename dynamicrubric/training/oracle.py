@@ -17,7 +17,6 @@ from dynamicrubric.evaluation import NO_RUBRIC
 from dynamicrubric.evaluators.judging import text_hash
 from dynamicrubric.training.policy import policy_requests
 from dynamicrubric.training.rollout import Rollout, RolloutBatch, RowGroup
-from dynamicrubric.worlds.postcards.criteria import LOWEST_QUALITY
 
 
 @dataclass(frozen=True)
@@ -26,7 +25,8 @@ class OracleRollout(Rollout):
 
     Attributes:
         prompts: prompt text by id.
-        quality: true quality of (prompt id, text), in [-1, 1].
+        quality: true quality of (prompt id, text).
+        lowest: the least there is, the reward of a cut response.
         sampling: how responses are sampled.
         seed_name: words that name this training's draws (run seed, round, step name).
         cell_hash: the cell's training hash, for lineage.
@@ -34,6 +34,7 @@ class OracleRollout(Rollout):
 
     prompts: Mapping[str, str]
     quality: Callable[[str, str], float]
+    lowest: float
     sampling: Sampling
     seed_name: tuple[str | int, ...]
     cell_hash: str
@@ -62,7 +63,7 @@ class OracleRollout(Rollout):
 
     def _reward(self, prompt_id: str, response: Generation) -> float:
         finished = response.finish_reason == "stop"
-        return self.quality(prompt_id, response.text) if finished else LOWEST_QUALITY
+        return self.quality(prompt_id, response.text) if finished else self.lowest
 
     def _row(
         self, step: int, place: tuple[str, int], response: Generation, reward: float

@@ -5,7 +5,8 @@ responses out (None): nothing unscored becomes a reward.
 
 Departure from the paper, which does not say: a response cut at `max_tokens` is unfinished and earns
 the lowest score, 0, whatever its text meets. Rubrics have positive weights only, so no rubric can
-speak against length, and without this cost a policy learns never to stop.
+speak against length, and without this cost a policy learns never to stop. A recipe may give a cut
+response its score instead (`truncated: scored`), for a model that rarely ends within `max_tokens`.
 """
 
 from __future__ import annotations
@@ -14,12 +15,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from dynamicrubric.config import Sampling
+from dynamicrubric.config import Sampling, Truncated
 from dynamicrubric.engines.base import FinishReason, GenerateRequest, Generation
 from dynamicrubric.engines.transformers import TransformersEngine
 from dynamicrubric.evaluators.judging import JudgedSet, Judging, ResponseSet, text_hash
 from dynamicrubric.evaluators.writers import RubricWriter
-from dynamicrubric.prompts.frames import policy_prompt
 from dynamicrubric.seeds import derive_seed
 from dynamicrubric.training.rollout import Rollout, RolloutBatch, RowGroup
 from dynamicrubric.types import Rubric, Score
@@ -36,6 +36,7 @@ class PolicyRollout(Rollout):
         sampling: how responses are sampled.
         seed_name: words that name this training's draws (run seed, round, step name).
         cell_hash: the cell's training hash, for lineage.
+        truncated: what a response that was cut earns.
     """
 
     prompts: Mapping[str, str]
@@ -44,6 +45,7 @@ class PolicyRollout(Rollout):
     sampling: Sampling
     seed_name: tuple[str | int, ...]
     cell_hash: str
+    truncated: Truncated = "zero"
 
     def __call__(
         self, groups: Sequence[RowGroup], engine: TransformersEngine, step: int
@@ -56,7 +58,7 @@ class PolicyRollout(Rollout):
         rubric_texts = self.writer.write(sets, seeds)
         judged = self.judging.judge_sets(rubric_texts, sets, seeds)
         rewards = [
-            reward_of(score, response.finish_reason)
+            reward_of(score, response.finish_reason, self.truncated)
             for score, response in zip(
                 (score for one in judged for score in one.scores), responses, strict=True
             )
@@ -103,11 +105,13 @@ class PolicyRollout(Rollout):
         return rows
 
 
-def reward_of(score: Score, finish_reason: FinishReason) -> float | None:
-    """Return the policy's reward: the score; 0 for an unfinished response; None if unscored."""
+def reward_of(
+    score: Score, finish_reason: FinishReason, truncated: Truncated = "zero"
+) -> float | None:
+    """Return the policy's reward: the score, which `truncated` may make 0; None if unscored."""
     if score.value is None:
         return None
-    return score.value if finish_reason == "stop" else 0.0
+    return score.value if finish_reason == "stop" or truncated == "scored" else 0.0
 
 
 def policy_requests(
@@ -119,7 +123,7 @@ def policy_requests(
     """Return the requests of a step's responses, each with a seed of its own."""
     return [
         GenerateRequest(
-            policy_prompt(engine.tokenizer, prompts[key]), derive_seed(*seed_name, key, sample)
+            engine.tokenizer.policy_prompt(prompts[key]), derive_seed(*seed_name, key, sample)
         )
         for key, size in groups
         for sample in range(size)

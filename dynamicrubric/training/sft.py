@@ -9,9 +9,11 @@ from typing import Any
 
 import torch
 from datasets import Dataset
+from peft import PeftModel
 from transformers import (
     LlamaConfig,
     LlamaForCausalLM,
+    PreTrainedModel,
     TrainerCallback,
     TrainerControl,
     TrainerState,
@@ -21,8 +23,9 @@ from trl import SFTConfig, SFTTrainer
 
 from dynamicrubric.config import BackboneConfig, SupervisedConfig
 from dynamicrubric.durable import sync
+from dynamicrubric.engines.base import PromptTokenizer
+from dynamicrubric.engines.models import save_checkpoint
 from dynamicrubric.engines.tokenizer import FrameTokenizer
-from dynamicrubric.prompts.frames import generator_prompt, policy_prompt
 from dynamicrubric.training.console import progress_line, quiet_libraries, without_printer
 from dynamicrubric.training.steplog import check_step, check_weights
 from dynamicrubric.worlds.prepared import read_jsonl
@@ -31,10 +34,11 @@ Example = tuple[list[int], list[int]]
 
 
 def new_backbone(
-    backbone: BackboneConfig, tokenizer: FrameTokenizer, max_length: int, seed: int
+    backbone: BackboneConfig, tokenizer: FrameTokenizer, examples: Sequence[Example], seed: int
 ) -> LlamaForCausalLM:
-    """Return a randomly initialised Llama in float32 with tied embeddings."""
+    """Return a randomly initialised Llama in float32 with tied embeddings, for such examples."""
     torch.manual_seed(seed)
+    longest = max(len(prompt) + len(completion) for prompt, completion in examples)
     config = LlamaConfig(
         vocab_size=len(tokenizer.hf),
         hidden_size=backbone.hidden_size,
@@ -42,7 +46,7 @@ def new_backbone(
         num_hidden_layers=backbone.num_layers,
         num_attention_heads=backbone.num_heads,
         num_key_value_heads=backbone.num_heads,
-        max_position_embeddings=max_length,
+        max_position_embeddings=max(1024, 2 * longest),
         tie_word_embeddings=True,
         attention_dropout=0.0,
         bos_token_id=tokenizer.hf.bos_token_id,
@@ -53,22 +57,22 @@ def new_backbone(
     return LlamaForCausalLM(config)
 
 
-def policy_examples(prepared: Path, tokenizer: FrameTokenizer) -> list[Example]:
+def policy_examples(prepared: Path, tokenizer: PromptTokenizer) -> list[Example]:
     """Return (prompt ids, completion ids) of the policy's warm start."""
     return [
         (
-            policy_prompt(tokenizer, row["prompt"]),
+            tokenizer.policy_prompt(row["prompt"]),
             [*tokenizer.content(row["response"]), tokenizer.eos_id],
         )
         for row in read_jsonl(prepared / "sft_policy.jsonl")
     ]
 
 
-def generator_examples(prepared: Path, tokenizer: FrameTokenizer) -> list[Example]:
+def generator_examples(prepared: Path, tokenizer: PromptTokenizer) -> list[Example]:
     """Return (prompt ids, completion ids) of the generator's warm start."""
     return [
         (
-            generator_prompt(tokenizer, row["prompt"], row["responses"]),
+            tokenizer.generator_prompt(row["prompt"], row["responses"]),
             [*tokenizer.content(row["rubric"]), tokenizer.eos_id],
         )
         for row in read_jsonl(prepared / "sft_generator.jsonl")
@@ -77,29 +81,32 @@ def generator_examples(prepared: Path, tokenizer: FrameTokenizer) -> list[Exampl
 
 def train_supervised(
     examples: Sequence[Example],
-    backbone: BackboneConfig,
+    model: PreTrainedModel | PeftModel,
     settings: SupervisedConfig,
-    tokenizer: FrameTokenizer,
+    tokenizer: PromptTokenizer,
     *,
     seed: int,
     out_dir: Path,
     work_dir: Path,
 ) -> None:
-    """Train a new backbone on completions (the prompt carries no loss) and save it to `out_dir`.
+    """Train a new model on completions (the prompt carries no loss) and save it to `out_dir`.
+
+    Without steps the model is saved as it is.
 
     Raises:
         InstrumentError: a loss, gradient or weight that is no number.
     """
     quiet_libraries()
-    longest = max(len(prompt) + len(completion) for prompt, completion in examples)
-    model = new_backbone(backbone, tokenizer, max(1024, 2 * longest), seed)
+    if not settings.steps:
+        save_checkpoint(model, tokenizer, out_dir)
+        return
     columns = {
         "input_ids": [prompt + completion for prompt, completion in examples],
         "labels": [[-100] * len(prompt) + completion for prompt, completion in examples],
     }
     work_dir.mkdir(parents=True, exist_ok=True)
     log = work_dir / "metrics.jsonl"
-    log.unlink(missing_ok=True)
+    log.write_text("", encoding="utf-8")
     trainer = SFTTrainer(
         model=model,
         args=SFTConfig(
@@ -132,8 +139,7 @@ def train_supervised(
     trainer.train()
     check_weights(settings.steps, model)
     sync(log)
-    model.save_pretrained(str(out_dir))
-    tokenizer.hf.save_pretrained(str(out_dir))
+    save_checkpoint(model, tokenizer, out_dir)
     (out_dir / "training_log.jsonl").write_bytes(log.read_bytes())
 
 

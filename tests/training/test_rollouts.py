@@ -39,8 +39,11 @@ class Letters:
     def content(self, text: str) -> list[int]:
         return [ord(char) for char in text]
 
-    def control(self, token: str) -> int:
-        return -1
+    def policy_prompt(self, prompt: str) -> list[int]:
+        return self.content(prompt)
+
+    def generator_prompt(self, prompt: str, responses: Sequence[str]) -> list[int]:
+        return self.content("".join([prompt, *responses]))
 
 
 class Script:

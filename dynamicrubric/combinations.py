@@ -1,0 +1,129 @@
+"""What of the settings suits which world; a problem names key, value and what is allowed."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from dynamicrubric.recipe import RecipeConfig
+from dynamicrubric.settings import (
+    BackboneConfig,
+    PretrainedConfig,
+    WarmStartConfig,
+    WorldConfig,
+)
+from dynamicrubric.worlds.language.settings import LanguageConfig
+from dynamicrubric.worlds.postcards.criteria import criteria_for
+from dynamicrubric.worlds.postcards.prompts import all_prompts
+from dynamicrubric.worlds.postcards.rules import RULES
+
+Recipes = Mapping[str, RecipeConfig]
+"""The base recipe and every arm's, by where it is in params.yaml; `recipe` is the base."""
+
+
+def check_world(
+    world: WorldConfig | LanguageConfig,
+    backbone: BackboneConfig | PretrainedConfig,
+    warm_start: WarmStartConfig,
+    recipes: Recipes,
+) -> None:
+    """Check the settings of all sections against the world.
+
+    Raises:
+        ValueError: something that this world has no use for, or cannot do.
+    """
+    if isinstance(world, LanguageConfig):
+        _check_pretrained(backbone, warm_start)
+        _check_language_recipes(recipes)
+        _check_prompts(recipes, world.num_train_prompts, "world.num_train_prompts")
+        return
+    _check_small(backbone, warm_start)
+    for place, recipe in _arms(recipes):
+        _check_postcards(place, recipe)
+    heldout = world.num_heldout_prompts
+    training = len(all_prompts()) - heldout
+    _check_prompts(recipes, training, f"world.num_heldout_prompts {heldout}")
+
+
+def _check_pretrained(
+    backbone: BackboneConfig | PretrainedConfig, warm_start: WarmStartConfig
+) -> None:
+    if not isinstance(backbone, PretrainedConfig):
+        raise ValueError(
+            f"backbone has hidden_size {backbone.hidden_size} with world.name 'language'; it can "
+            "only be a pretrained one: {checkpoint, dtype, lora}"
+        )
+    if warm_start.policy.steps:
+        raise ValueError(
+            f"warm_start.policy.steps is {warm_start.policy.steps} with world.name 'language', "
+            "whose policy starts from the backbone as it is: it can only be 0"
+        )
+    if not warm_start.generator.steps:
+        raise ValueError(
+            "warm_start.generator.steps is 0; with world.name 'language' it has to be 1 or more, "
+            "so that the adapter is one that writes rubrics"
+        )
+
+
+def _check_language_recipes(recipes: Recipes) -> None:
+    for place, recipe in recipes.items():
+        if recipe.evaluator not in ("dynamic", "static"):
+            why = (
+                "nobody knows the true quality of its responses"
+                if recipe.evaluator == "oracle"
+                else "no rubric was written by hand for all its prompts"
+            )
+            raise ValueError(
+                f"{place}: evaluator is {recipe.evaluator!r} with world.name 'language', where it "
+                f"can be 'dynamic' or 'static': {why}"
+            )
+
+
+def _check_small(backbone: BackboneConfig | PretrainedConfig, warm_start: WarmStartConfig) -> None:
+    if isinstance(backbone, PretrainedConfig):
+        raise ValueError(
+            f"backbone.checkpoint is {backbone.checkpoint!r} with world.name 'postcards', whose "
+            "tokenizer and models are made from its own texts: it can only be the shape of a small "
+            "one"
+        )
+    for role in ("policy", "generator"):
+        if not getattr(warm_start, role).steps:
+            raise ValueError(
+                f"warm_start.{role}.steps is 0 with world.name 'postcards', whose backbone is "
+                "random: it has to be 1 or more"
+            )
+
+
+def _check_postcards(place: str, recipe: RecipeConfig) -> None:
+    num_criteria = len(criteria_for(all_prompts()[0]))
+    if recipe.max_rubric_items > num_criteria:
+        raise ValueError(
+            f"{place}: max_rubric_items is {recipe.max_rubric_items}; a prompt of the postcards "
+            f"world has {num_criteria} criteria, so at most that many distinct items"
+        )
+    if recipe.evaluator == "rule_based" and recipe.min_rubric_items > len(RULES.items):
+        raise ValueError(
+            f"{place}: min_rubric_items is {recipe.min_rubric_items}; the rubric of evaluator "
+            f"'rule_based' has {len(RULES.items)} items"
+        )
+    if recipe.verifier.kind != "programmatic":
+        raise ValueError(
+            f"{place}: verifier.kind is {recipe.verifier.kind!r} with world.name 'postcards', "
+            "whose models know no other language than its own: it can only be 'programmatic'"
+        )
+
+
+def _check_prompts(recipes: Recipes, training: int, key: str) -> None:
+    for place, recipe in recipes.items():
+        for role, asked in (
+            ("generator", recipe.generator.prompts_per_step),
+            ("policy", recipe.policy.prompts_per_step),
+        ):
+            if asked > training:
+                raise ValueError(
+                    f"{place}: {role}.prompts_per_step is {asked}; with {key} it can be at most "
+                    f"{training}, the number of training prompts, so that no step has one twice"
+                )
+
+
+def _arms(recipes: Recipes) -> list[tuple[str, RecipeConfig]]:
+    return [(place, recipe) for place, recipe in recipes.items() if place != "recipe"]

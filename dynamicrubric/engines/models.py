@@ -1,0 +1,154 @@
+"""Checkpoints as models: whole ones, or an adapter over a base that all roles of a step share.
+
+A role over a pretrained base is a PEFT adapter folder with a tokenizer. The base is loaded once a
+step: its weights are frozen, so every role's model refers to the same tensors and adds only its
+own adapter. Nothing is switched on and off, so no role can be left with another one's adapter.
+"""
+
+from __future__ import annotations
+
+import copy
+import json
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, cast
+
+import torch
+from peft import LoraConfig, PeftModel, get_peft_model
+from transformers import PreTrainedModel, PreTrainedTokenizerFast
+
+from dynamicrubric.engines.base import PromptTokenizer
+from dynamicrubric.engines.chat import load_tokenizer as load_fast
+from dynamicrubric.engines.tokenizer import load_tokenizer
+from dynamicrubric.engines.transformers import TransformersEngine, load_model
+from dynamicrubric.errors import UserError
+from dynamicrubric.worlds.base import BaseModelFiles
+
+if TYPE_CHECKING:
+    from dynamicrubric.config import AdapterConfig
+
+ADAPTER_CONFIG: Final = "adapter_config.json"
+ADAPTER_WEIGHTS: Final = "adapter_model.safetensors"
+TRAINED: Final = "default"
+"""PEFT's name of the adapter that is trained; TRL adds `ref`, a copy, as the KL's reference."""
+BASE_ADDRESS: Final = "data/prepared/base"
+"""Where adapter files say their base is: relative to the project, so that no machine's path is in
+an artefact."""
+
+
+def is_adapter(directory: Path) -> bool:
+    """Say whether a checkpoint is an adapter over a base."""
+    return (directory / ADAPTER_CONFIG).is_file()
+
+
+@dataclass
+class Models:
+    """Loads the checkpoints of one step.
+
+    Attributes:
+        files: the base that adapters are over; None in a world whose checkpoints are whole models.
+    """
+
+    files: BaseModelFiles | None = None
+    _base: PreTrainedModel | None = field(default=None, repr=False)
+
+    def base(self) -> PreTrainedModel:
+        """Return the frozen base, loaded once.
+
+        Raises:
+            UserError: there is none.
+        """
+        if self._base is None:
+            files = self._files()
+            model = load_model(files.folder, getattr(torch, files.dtype))
+            self._base = model.requires_grad_(False)
+        return self._base
+
+    def _files(self) -> BaseModelFiles:
+        if self.files is None:
+            raise UserError(
+                doing="loading the base model",
+                got="prepared data without one",
+                expected="the prepared data of a world with a pretrained backbone",
+                remedy="make the prepared data anew",
+            )
+        return self.files
+
+    def base_tokenizer(self) -> PreTrainedTokenizerFast:
+        """Return the base's own tokenizer.
+
+        Raises:
+            UserError: there is no base.
+        """
+        return load_fast(str(self._files().folder))
+
+    def load(self, directory: Path, *, trainable: bool = False) -> PreTrainedModel:
+        """Load a checkpoint: a whole model, or the base with an adapter, which passes for one.
+
+        Raises:
+            UserError: the adapter's weights are no safetensors: other formats can run code.
+        """
+        if not is_adapter(directory):
+            return load_model(directory)
+        if not (directory / ADAPTER_WEIGHTS).is_file():
+            raise UserError(
+                doing=f"loading the adapter {directory}",
+                got=f"no {ADAPTER_WEIGHTS}",
+                expected="an adapter saved as safetensors",
+                remedy="make it anew, or convert it",
+            )
+        model = PeftModel.from_pretrained(
+            _sharing(self.base()), str(directory), adapter_name=TRAINED, is_trainable=trainable
+        )
+        return cast("PreTrainedModel", self._settled(model).eval())
+
+    def new_adapter(self, settings: AdapterConfig, seed: int) -> PeftModel:
+        """Return the base with a new adapter, which changes nothing before it is trained."""
+        torch.manual_seed(seed)
+        config = LoraConfig(
+            r=settings.rank,
+            lora_alpha=settings.alpha,
+            lora_dropout=settings.dropout,
+            target_modules=list(settings.target_modules),
+            bias="none",
+            task_type="CAUSAL_LM",
+        )
+        model = get_peft_model(_sharing(self.base()), config, adapter_name=TRAINED)
+        assert isinstance(model, PeftModel)
+        return self._settled(model)
+
+    def _settled(self, model: PeftModel) -> PeftModel:
+        """Say where the base is, so that PEFT asks no hub for it when a checkpoint is saved."""
+        model.peft_config[TRAINED].base_model_name_or_path = str(self._files().folder)
+        return model
+
+    def engine(self, directory: Path) -> TransformersEngine:
+        """Load model and tokenizer of a checkpoint."""
+        return TransformersEngine(self.load(directory), load_tokenizer(directory))
+
+
+def _sharing(model: PreTrainedModel) -> PreTrainedModel:
+    """Copy a model's modules, but none of its weights."""
+    tensors = [*model.parameters(), *model.buffers()]
+    return copy.deepcopy(model, {id(tensor): tensor for tensor in tensors})
+
+
+def save_checkpoint(model: Any, tokenizer: PromptTokenizer, out_dir: Path) -> None:  # noqa: ANN401
+    """Write a role's checkpoint: the trained adapter alone if it has one, else the whole model."""
+    if isinstance(model, PeftModel):
+        model.save_pretrained(
+            str(out_dir), selected_adapters=[TRAINED], save_embedding_layers=False
+        )
+        (out_dir / "README.md").unlink(missing_ok=True)  # PEFT's, about nothing
+        _settle(out_dir / ADAPTER_CONFIG)
+    else:
+        model.save_pretrained(str(out_dir))
+    tokenizer.hf.save_pretrained(str(out_dir))
+
+
+def _settle(path: Path) -> None:
+    """Write an adapter's config in one form: PEFT writes sets in any order, and absolute paths."""
+    config = json.loads(path.read_text(encoding="utf-8"))
+    config["base_model_name_or_path"] = BASE_ADDRESS
+    config["target_modules"] = sorted(config["target_modules"])
+    path.write_text(json.dumps(config, indent=1, sort_keys=True) + "\n", encoding="utf-8")

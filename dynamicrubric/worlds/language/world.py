@@ -1,0 +1,44 @@
+"""The world as the steps see it: nobody knows true quality, and a language model may verify."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, NoReturn
+
+from dynamicrubric.config import VerifierConfig
+from dynamicrubric.engines.base import Verifier
+from dynamicrubric.engines.programmatic import ProgrammaticVerifier
+from dynamicrubric.worlds.base import LANGUAGE
+from dynamicrubric.worlds.language.criteria import check
+
+if TYPE_CHECKING:
+    from dynamicrubric.engines.models import Models
+
+
+@dataclass(frozen=True)
+class Language:
+    """Real prompts and pretrained models (a `worlds.base.World`)."""
+
+    name: str = LANGUAGE
+    lowest_quality: None = None
+
+    def true_quality(self, prompt_id: str, text: str) -> None:
+        """Return None: what good means is in the anchor lists alone."""
+        return
+
+    def verifier(self, settings: VerifierConfig, models: Models) -> Verifier:
+        """Return the step's base as a judge, or the program that reads checkable criteria."""
+        if settings.kind == "programmatic":
+            return ProgrammaticVerifier(check, settings.error_rate, settings.failure_rate)
+        from dynamicrubric.engines.verifier import Reading, checked_verifier
+
+        reading = Reading(
+            languages=settings.languages,
+            coverage_floor=settings.coverage_floor,
+            undecided_band=settings.undecided_band,
+        )
+        return checked_verifier(models.base(), models.base_tokenizer(), reading)
+
+    def rules(self, max_items: int) -> NoReturn:
+        """Raise: no rubric was written by hand for all prompts; the config refuses such arms."""
+        raise AssertionError("the world language has no hand-written rules")

@@ -1,0 +1,167 @@
+"""A round over a pretrained base: adapters, the KL's reference, resuming, and what is measured."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import pytest
+import torch
+from safetensors.torch import load_file
+
+from dynamicrubric import steps
+from dynamicrubric.engines.models import Models
+from dynamicrubric.engines.transformers import sequence_logprobs
+from dynamicrubric.metrics import ANCHOR_METRICS, ROUND_METRICS
+from dynamicrubric.training import grpo
+from dynamicrubric.worlds.prepared import load_prepared
+
+sys.path.insert(0, str(Path(__file__).parent))
+from languageworld import LanguageWorld, shared_world
+
+
+@pytest.fixture(scope="module")
+def world(tmp_path_factory: pytest.TempPathFactory) -> LanguageWorld:
+    """A world whose first round is trained; made once a test run."""
+    return shared_world(tmp_path_factory.getbasetemp())
+
+
+def adapter_of(folder: Path) -> dict[str, torch.Tensor]:
+    found: dict[str, torch.Tensor] = load_file(folder / "adapter_model.safetensors")
+    return found
+
+
+def test_artefact_of_a_trained_role_is_an_adapter_with_its_tokenizer(world: LanguageWorld) -> None:
+    for name in ("policy", "generator", "generator_1", "policy_1"):
+        names = {path.name for path in world.folder(name).iterdir()}
+        assert {"adapter_config.json", "adapter_model.safetensors", "tokenizer.json"} <= names
+        assert not names & {"model.safetensors", "README.md"}
+        config = json.loads((world.folder(name) / "adapter_config.json").read_text("utf-8"))
+        assert config["base_model_name_or_path"] == "data/prepared/base"
+        assert str(world.root) not in json.dumps(config)
+
+
+def test_roles_of_a_step_share_the_bases_weights_and_not_their_adapters(
+    world: LanguageWorld,
+) -> None:
+    models = Models(load_prepared(world.folder("prepared")).base)
+    policy, generator = (models.load(world.folder(name)) for name in ("policy_1", "generator_1"))
+    base = {parameter.data_ptr() for parameter in models.base().parameters()}
+    for model in (policy, generator):
+        own = {p.data_ptr() for name, p in model.named_parameters() if "lora_" not in name}
+        assert own == base
+    first, second = (
+        {p.data_ptr() for name, p in model.named_parameters() if "lora_" in name}
+        for model in (policy, generator)
+    )
+    assert first
+    assert not first & second
+
+
+def test_start_policy_is_the_base_itself(world: LanguageWorld) -> None:
+    models = Models(load_prepared(world.folder("prepared")).base)
+    engine = models.engine(world.folder("policy"))
+    prompts = [engine.tokenizer.policy_prompt("How many?")]
+    completions = [[*engine.tokenizer.content("It may be 12."), engine.tokenizer.eos_id]]
+    pad_id = engine.tokenizer.pad_id
+    start, base, trained = (
+        sequence_logprobs(model, prompts, completions, pad_id, 1.0)
+        for model in (engine.model, models.base(), models.load(world.folder("policy_1")))
+    )
+    assert start == base
+    assert trained != base
+
+
+def test_kl_reference_is_the_adapter_that_the_round_started_from(
+    world: LanguageWorld, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen: list[Any] = []
+
+    class Watched(grpo.GRPOTrainer):  # type: ignore[misc]
+        def __init__(self, *args: Any, **kwargs: Any) -> None:
+            super().__init__(*args, **kwargs)
+            seen.append(self)
+
+    monkeypatch.setattr(grpo, "GRPOTrainer", Watched)
+    out = world.train("generator", "generator_2", start="generator_1")
+    model = seen[0].accelerator.unwrap_model(seen[0].model)
+    reference = {
+        name.replace(".ref.", "."): parameter.detach()
+        for name, parameter in model.named_parameters()
+        if ".ref." in name
+    }
+    started = adapter_of(world.folder("generator_1"))
+    assert reference.keys() == started.keys()
+    assert all(torch.equal(reference[name], started[name]) for name in started)
+    ended = adapter_of(out)
+    assert any(not torch.equal(ended[name], started[name]) for name in started)
+
+
+@pytest.mark.parametrize("role", ["policy", "generator"])
+def test_resumed_training_of_an_adapter_ends_with_the_same_bytes(
+    world: LanguageWorld, role: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    whole = (world.folder(f"{role}_1") / "adapter_model.safetensors").read_bytes()
+    rollout = grpo._rollout_function
+    rolled: list[int] = []
+
+    def killed(*arguments: Any) -> Any:
+        inner = rollout(*arguments)
+
+        def roll_out(prompts: list[str], trainer: Any) -> dict[str, Any]:
+            step = trainer.state.global_step + 1
+            rolled.append(step)
+            if rolled.count(3) == 1 and step == 3:
+                raise KeyboardInterrupt
+            return inner(prompts, trainer)
+
+        return roll_out
+
+    monkeypatch.setattr(grpo, "_rollout_function", killed)
+    name = f"{role}_resumed"
+    with pytest.raises(KeyboardInterrupt):
+        world.train(role, name, start=role, every=1)
+    out = world.train(role, name, start=role, every=1)
+    assert rolled == [1, 2, 3, 3]
+    assert (out / "adapter_model.safetensors").read_bytes() == whole
+
+
+def test_evaluation_leaves_true_quality_unscored_and_measures_the_anchors(
+    world: LanguageWorld,
+) -> None:
+    out = world.folder("evaluation")
+    out.mkdir()
+    steps.evaluate_round(
+        recipe=world.recipe(), policy_dir=str(world.folder("policy_1")),
+        generator_dir=str(world.folder("generator_1")),
+        start_policy_dir=str(world.folder("policy")),
+        prepared_dir=str(world.folder("prepared")), out_dir=str(out),
+    )  # fmt: skip
+    found = json.loads((out / "metrics.json").read_text("utf-8"))["metrics"]
+    assert found.keys() == (ROUND_METRICS.keys() - {"seconds"}) | ANCHOR_METRICS.keys()
+    for name in ("true_quality", "delta_gap", "rank_accuracy", "tie_rate"):
+        assert (found[name]["value"], found[name]["n_scored"]) == (None, 0)
+    assert found["true_quality"]["n_total"] == 32
+    assert found["kl"]["value"] != 0.0
+    table = pd.read_parquet(out / "responses.parquet")
+    assert table["true_quality"].isna().all()
+    rubrics = pd.read_parquet(out / "rubrics.parquet")
+    assert rubrics["valid"].any(), "a tiny base that writes no rubric tests nothing"
+    assert found["anchor_rank_accuracy"]["n_total"] == 8
+    assert found["anchor_rank_accuracy"]["n_scored"] == int(rubrics["valid"].sum())
+    for name, metric in ANCHOR_METRICS.items():
+        value = found[name]["value"]
+        assert value is not None
+        assert metric.admits(value)
+
+
+def test_generator_is_rewarded_on_sets_and_on_its_prompts_anchors(world: LanguageWorld) -> None:
+    rows = pd.read_parquet(world.folder("generator_1") / "rollouts.parquet")
+    valid = rows[rows["invalid_reason"].isna()]
+    assert len(valid) > 0
+    assert valid["r_disc"].between(0.0, 0.25).all()
+    assert (valid["r_anchor"] < 0).all()
+    assert valid["r_anchor"].nunique() > 1
