@@ -48,11 +48,13 @@ class JudgeRequest:
         response: the text to judge.
         criteria: M criterion sentences.
         seed: seed of whatever is random in the verifier.
+        prompt: what the response answers, for a verifier that reads it; empty shows none.
     """
 
     response: str
     criteria: Sequence[str]
     seed: int
+    prompt: str = ""
 
 
 class GenerateEngine(Protocol):
