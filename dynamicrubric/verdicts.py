@@ -162,6 +162,17 @@ def verdict_from_logprobs(
     return Verdict.yes(p_yes) if p_yes > 0.5 else Verdict.no(p_yes)
 
 
+def label_of_token(
+    token: str, *, languages: Sequence[str] = ("en",)
+) -> Literal["yes", "no"] | None:
+    """Return the label that a token's text stands for, as `verdict_from_logprobs` counts it.
+
+    >>> label_of_token(" Yes"), label_of_token("Note")
+    ('yes', None)
+    """
+    return _label_of(token.lstrip(_SPACE_MARKERS), _configured_words(tuple(languages)))
+
+
 def _is_usable(top: Mapping[str, float]) -> bool:
     if not top or not all(-math.inf < logprob <= _MASS_TOLERANCE for logprob in top.values()):
         return False
