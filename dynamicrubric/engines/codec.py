@@ -1,4 +1,4 @@
-"""What engines that talk in token ids need of a model's tokenizer: ids to text, and where to end."""
+"""What engines that talk in token ids need of a tokenizer: ids to text, and where to end."""
 
 from __future__ import annotations
 

@@ -152,9 +152,7 @@ class OpenAIEngine:
             self.endpoint.config.token_limit_field: max_tokens,
         }
 
-    def _ask(
-        self, payloads: Sequence[Mapping[str, Any]], top: int
-    ) -> list[ChatReply | BadReply]:
+    def _ask(self, payloads: Sequence[Mapping[str, Any]], top: int) -> list[ChatReply | BadReply]:
         """Send requests, with log-probabilities unless the endpoint has refused them."""
         if self._top:
             wanted = {"logprobs": True, "top_logprobs": top}

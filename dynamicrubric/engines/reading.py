@@ -1,4 +1,4 @@
-"""How remote engines read a verdict off sampled tokens: the answer slot's probabilities, or text."""
+"""How remote engines read a verdict: by the answer slot's probabilities, or off the text."""
 
 from __future__ import annotations
 
@@ -56,9 +56,7 @@ class VerdictReading:
             undecided_band=self.undecided_band,
         )
 
-    def of_text(
-        self, reply: str, finish_reason: FinishReason, *, opened: bool = False
-    ) -> Verdict:
+    def of_text(self, reply: str, finish_reason: FinishReason, *, opened: bool = False) -> Verdict:
         """Read a reply's text, where there are no probabilities; a cut reply is truncated."""
         answer = answer_of(reply, opened=opened)
         return read_verdict_text(

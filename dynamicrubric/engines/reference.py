@@ -1,4 +1,4 @@
-"""What a checkpoint's weights answer to a probe, by transformers: the yardstick of other engines."""
+"""What a checkpoint answers to a probe, by transformers: the yardstick of other engines."""
 
 from __future__ import annotations
 

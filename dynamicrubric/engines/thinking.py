@@ -24,7 +24,7 @@ def answer_of(text: str, *, opened: bool = False) -> str | None:
         opened: the prompt ended inside a block, as some chat templates have it, so the text begins
             inside one.
 
-    >>> answer_of("<think>yes or no?</think>\\n\\nno")
+    >>> answer_of("<think>yes or no?</think> no")
     'no'
     >>> answer_of("yes"), answer_of("<think>yes or no?"), answer_of("maybe</think>yes", opened=True)
     ('yes', None, 'yes')

@@ -10,6 +10,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import chain
 from typing import Final
 
 from dynamicrubric.config import Sampling
@@ -97,15 +98,14 @@ class TokenEngine(ABC):
         self.reading = reading or VerdictReading()
         self._max_verdict_tokens = max_verdict_tokens
         self._on_progress = on_progress
-        if frame is not None and max_verdict_tokens == 1:
-            if self._opens_thinking(frame.render([("user", "")])):
-                raise UserError(
-                    doing="preparing a verifier",
-                    got="a chat frame that lets the model think, and 1 token for a verdict",
-                    expected="room for the thinking, or a frame without it",
-                    remedy="raise max_verdict_tokens, or derive the frame with enable_thinking "
-                    "false",
-                )
+        thinks = frame is not None and self._opens_thinking(frame.render([("user", "")]))
+        if thinks and max_verdict_tokens == 1:
+            raise UserError(
+                doing="preparing a verifier",
+                got="a chat frame that lets the model think, and 1 token for a verdict",
+                expected="room for the thinking, or a frame without it",
+                remedy="raise max_verdict_tokens, or derive the frame with enable_thinking false",
+            )
 
     @property
     @abstractmethod
@@ -153,7 +153,7 @@ class TokenEngine(ABC):
                 remedy="use a verifier checkpoint that has a chat template",
             )
         prompts = [
-            GenerateRequest(sum(verifier_ids(self.frame, r.prompt, r.response, c), []), r.seed)
+            GenerateRequest([*chain(*verifier_ids(self.frame, r.prompt, r.response, c))], r.seed)
             for r in requests
             for c in r.criteria
         ]

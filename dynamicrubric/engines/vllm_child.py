@@ -211,7 +211,7 @@ def _progress_to(replies: BinaryIO) -> Any:  # noqa: ANN401
     class Progress:
         """What vLLM takes for a tqdm bar."""
 
-        def __init__(self, items: Iterable[Any] | None = None, total: int = 0, **_: Any) -> None:
+        def __init__(self, items: Iterable[Any] | None = None, total: int = 0, **_: object) -> None:
             self.items, self.total, self.n = items, total, 0
             self.postfix = ""
             self.started = self.told = time.monotonic()

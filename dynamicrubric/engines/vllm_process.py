@@ -56,7 +56,7 @@ class VllmConfig(Section):
     kv_cache_gib: Annotated[float, Field(gt=0.0)] = 2.0
     """Memory for the cache that prompts with a common beginning share."""
     eager: bool = True
-    """No graph capture and no compilation: starts sooner, runs slower."""
+    """No graph capture and no compilation: starts sooner, needs no C++ compiler, runs slower."""
     batch_invariant: bool = False
     """Results that do not depend on neighbours in the batch, on GPUs that have it: for audits."""
     tensor_parallel: Annotated[int, Field(ge=1)] = 1
@@ -147,7 +147,10 @@ class VllmChild:
     def _start(
         self, checkpoint: Path, script: Path | None
     ) -> tuple[subprocess.Popen[bytes], BinaryIO, BinaryIO]:
-        settings = {"checkpoint": str(checkpoint.absolute()), "engine": engine_arguments(self.config)}
+        settings = {
+            "checkpoint": str(checkpoint.absolute()),
+            "engine": engine_arguments(self.config),
+        }
         their_read, our_write = os.pipe()
         our_read, their_write = os.pipe()
         self.log_path.parent.mkdir(parents=True, exist_ok=True)
@@ -248,6 +251,8 @@ def child_environment(config: VllmConfig) -> dict[str, str]:
         "OMP_NUM_THREADS": str(config.threads),
         "VLLM_CPU_OMP_THREADS_BIND": "nobind",  # threads are counted here, not tied to cores
         "VLLM_BATCH_INVARIANT": str(int(config.batch_invariant)),
+        # vLLM's own eager mode still compiles the function that ranks log-probabilities.
+        "TORCHDYNAMO_DISABLE": str(int(config.eager)),
         # One process is enough for one device, and it ends with its parent.
         "VLLM_ENABLE_V1_MULTIPROCESSING": str(int(config.tensor_parallel > 1)),
     }

@@ -148,8 +148,10 @@ class VllmServer(TokenEngine):
     ) -> list[Completion | BadReply]:
         payloads = [self._payload(request, sampling) for request in requests]
         tell = self._on_progress
-        progress = None if tell is None else (
-            lambda done, of: tell(f"{self.endpoint.host}: {done} of {of} requests done")
+        progress = (
+            None
+            if tell is None
+            else (lambda done, of: tell(f"{self.endpoint.host}: {done} of {of} requests done"))
         )
         try:
             answers = self.endpoint.post_all(COMPLETIONS_PATH, payloads, progress)

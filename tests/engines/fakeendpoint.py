@@ -53,7 +53,8 @@ def serving(answer: Callable[[Asked, int], Answer]) -> Iterator[FakeEndpoint]:
         def _handle(self) -> None:
             length = int(self.headers.get("content-length") or 0)
             body = json.loads(self.rfile.read(length)) if length else None
-            asked = Asked(self.command, self.path, body, dict(self.headers))
+            headers = {name.lower(): value for name, value in self.headers.items()}
+            asked = Asked(self.command, self.path, body, headers)
             with lock:
                 place = len(fake.asked)
                 fake.asked.append(asked)

@@ -25,7 +25,10 @@ from dynamicrubric.engines.thinking import answer_of, answer_slot, without_think
         ("<think>a</think><think>yes", None),
         ("<think>no</thinking>yes", None),
         # An answer's own text, such as a criterion that speaks of the marks.
-        ('[{"criterion": "It has no <think> or </think>."}]', '[{"criterion": "It has no <think> or </think>."}]'),
+        (
+            '[{"criterion": "It has no <think> or </think>."}]',
+            '[{"criterion": "It has no <think> or </think>."}]',
+        ),
         ("</think>yes", "</think>yes"),
     ],
 )

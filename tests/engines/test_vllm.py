@@ -251,7 +251,7 @@ def test_probe_prompt_is_longer_than_a_block_of_the_cache(bench: Bench) -> None:
 
 @pytest.mark.parametrize("does", ["other checkpoint", "no prefix caching"])
 def test_child_that_is_not_what_was_asked_for_is_refused(bench: Bench, does: str) -> None:
-    with pytest.raises(InstrumentError, match="changed meanwhile|did not take its settings"):
+    with pytest.raises(InstrumentError, match=r"changed meanwhile|did not take its settings"):
         bench.engine(bench.checkpoint(does=does))
     assert children() == []
 

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import json
 import math
 import os
 import socket
 import subprocess
 from collections.abc import Iterator
+from itertools import chain
 from pathlib import Path
 
 import psutil
@@ -85,7 +87,9 @@ def engine(checkpoint: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterat
 def requests(tokenizer: PreTrainedTokenizerFast) -> list[GenerateRequest]:
     frame = chat_frame(tokenizer)
     rendered = [frame.render([("user", text)]) for text in PROMPTS]
-    return [GenerateRequest(ids, 10 * n + seed) for n, ids in enumerate(rendered) for seed in (1, 2)]
+    return [
+        GenerateRequest(ids, 10 * n + seed) for n, ids in enumerate(rendered) for seed in (1, 2)
+    ]
 
 
 def test_conversation_has_the_same_ids_in_training_vllm_and_transformers(
@@ -122,8 +126,6 @@ def theirs(checkpoint: Path, messages: list[tuple[str, str]]) -> list[int]:
         "print(json.dumps(list(tokenizer.apply_chat_template(chat, add_generation_prompt=True,"
         " tokenize=True, return_dict=False))))"
     )
-    import json
-
     done = subprocess.run(
         [str(PYTHON), "-I", "-c", program, str(checkpoint), json.dumps(messages)],
         env=child_environment(CONFIG),
@@ -216,7 +218,7 @@ def test_verdicts_are_those_of_the_whole_vocabulary_s_distribution(
             expected = reference_p_yes(engine, model, tokenizer, request, criterion)
             assert verdict.p_yes == pytest.approx(expected, abs=1e-3)
     again = engine.judge(requests)  # from the prefix cache this time
-    pairs = zip(sum(found, []), sum(again, []), strict=True)
+    pairs = zip(chain(*found), chain(*again), strict=True)
     assert max(abs((a.p_yes or 0.0) - (b.p_yes or 0.0)) for a, b in pairs) <= 1e-3
 
 
@@ -235,8 +237,10 @@ def reference_p_yes(
     top: dict[str, float] = {}
     for token in engine.codec.content_ids:
         text = tokenizer.decode([token])
-        top[text] = math.log(math.exp(top[text]) + math.exp(logprobs[token])) if text in top else (
-            logprobs[token]
+        top[text] = (
+            math.log(math.exp(top[text]) + math.exp(logprobs[token]))
+            if text in top
+            else (logprobs[token])
         )
     return verdict_from_logprobs(top, coverage_floor=0.0).p_yes
 
