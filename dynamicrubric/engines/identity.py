@@ -33,7 +33,8 @@ class EngineIdentity:
 
     Attributes:
         role: policy, generator or verifier.
-        checkpoint: hash of the checkpoint folder, as the engine found it.
+        checkpoint: hash of the checkpoint folder, as the engine found it; "named:" and a name for
+            an endpoint that shows no weights.
         engine: kind and version, such as "vllm 0.32.0".
         settings: what may move the last digits: dtype, batch invariance.
     """

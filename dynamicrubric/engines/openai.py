@@ -15,6 +15,7 @@ from typing import Any, Final
 from dynamicrubric.config import Sampling
 from dynamicrubric.engines.base import FinishReason, GenerateRequest, Generation, JudgeRequest
 from dynamicrubric.engines.endpoint import BadReply, Endpoint, LogprobsRefused
+from dynamicrubric.engines.identity import EngineIdentity
 from dynamicrubric.engines.pacing import Cost
 from dynamicrubric.engines.reading import SampledToken, VerdictReading, add_up
 from dynamicrubric.engines.thinking import answer_of, without_thinking
@@ -62,6 +63,7 @@ class OpenAIEngine:
 
     Attributes:
         endpoint: where calls go.
+        role: policy, generator or verifier.
         reading: languages and limits of verdicts.
     """
 
@@ -69,6 +71,7 @@ class OpenAIEngine:
         self,
         endpoint: Endpoint,
         *,
+        role: str = "verifier",
         reading: VerdictReading | None = None,
         top_logprobs: int = 20,
         max_verdict_tokens: int = VERDICT_TOKENS,
@@ -78,6 +81,7 @@ class OpenAIEngine:
 
         Args:
             endpoint: where calls go.
+            role: policy, generator or verifier.
             reading: languages and limits of verdicts.
             top_logprobs: alternatives to ask for in each place (OpenAI gives at most 20); 0 reads
                 verdicts off the text. An endpoint that refuses is asked for none again.
@@ -85,10 +89,17 @@ class OpenAIEngine:
             on_progress: told (answered, of) while requests run.
         """
         self.endpoint = endpoint
+        self.role = role
         self.reading = reading or VerdictReading()
         self._top = top_logprobs
         self._max_verdict_tokens = max_verdict_tokens
         self._on_progress = on_progress
+
+    @property
+    def identity(self) -> EngineIdentity:
+        """Role, host and the name that the endpoint knows the model by: it shows no weights."""
+        model, host = self.endpoint.config.model, self.endpoint.host
+        return EngineIdentity(self.role, f"named:{model}", "openai", {"host": host})
 
     @property
     def cost(self) -> Cost:

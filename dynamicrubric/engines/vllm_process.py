@@ -41,6 +41,7 @@ _QUIET: Final[Mapping[str, str]] = {
     "VLLM_HOST_IP": "127.0.0.1",  # what its processes talk through stays on this machine
     "VLLM_LOOPBACK_IP": "127.0.0.1",
     "GLOO_SOCKET_IFNAME": "lo",
+    "NCCL_SOCKET_IFNAME": "lo",
     "TOKENIZERS_PARALLELISM": "false",
 }
 
@@ -100,6 +101,7 @@ class VllmChild:
         self.log_path = log_path
         self._what = what
         self._tell = on_progress or (lambda text: logger.info("%s", text))
+        self._closed = False
         self._process, self._requests, self._replies = self._start(checkpoint, script)
         try:
             self.facts: Mapping[str, Any] = self._await("ready", config.start_seconds, "loading")
@@ -133,6 +135,9 @@ class VllmChild:
 
     def close(self) -> None:
         """End the child and what it started; safe to call twice."""
+        if self._closed:
+            return
+        self._closed = True  # its number may soon be another process's
         for stream in (self._requests, self._replies):
             with suppress(OSError):
                 stream.close()

@@ -413,6 +413,11 @@ def test_missing_package_names_the_extra(monkeypatch: pytest.MonkeyPatch) -> Non
         Endpoint(config)
 
 
+def test_identity_is_no_more_than_the_endpoint_s_name_for_its_model(bench: Bench) -> None:
+    identity = bench.engine(always(Answer(chat("yes"))), role="generator").identity
+    assert (identity.role, identity.checkpoint) == ("generator", "named:judge")
+
+
 # --- cost and concurrency -----------------------------------------------------------------------
 
 
