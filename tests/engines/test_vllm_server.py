@@ -134,7 +134,7 @@ def test_generation_sends_ids_and_overrides_the_model_s_own_sampling(bench: Benc
     engine = bench.engine(FakeServer())
     (found,) = engine.generate([GenerateRequest([7, 40, 8], (1 << 62) + 3)], SAMPLING)
     assert found.token_ids == (20 + ((1 << 62) + 3) % 7, 2)
-    assert (found.text, found.finish_reason, found.logprobs) == ("w24", "stop", (-1.0, -2.0))
+    assert (found.text, found.finish_reason, found.logprobs) == ("w20", "stop", (-1.0, -2.0))
     body = bench.last()
     assert body["prompt"] == [7, 40, 8]
     assert body["add_special_tokens"] is False
