@@ -20,7 +20,7 @@ from dynamicrubric.types import Verdict
 
 
 class UnscoredReason(StrEnum):
-    """Why a reply is no verdict. Other engines may add names of their own ("too_long")."""
+    """Why a reply is no verdict. Engines may add names of their own."""
 
     TRUNCATED = "truncated"
     EMPTY = "empty"
@@ -34,6 +34,8 @@ class UnscoredReason(StrEnum):
     """Too little probability on yes and no together."""
     UNDECIDED = "undecided"
     """P(yes) inside the band around one half."""
+    TOO_LONG = "too_long"
+    """The question does not fit into the verifier's context; it is never cut to fit."""
 
 
 class _Words(NamedTuple):
@@ -145,8 +147,7 @@ def verdict_from_logprobs(
     >>> verdict_from_logprobs({"The": -0.01, "A": -5.0}).reason
     'low_coverage'
     """
-    if not 0.0 <= coverage_floor <= 1.0 or not 0.0 <= undecided_band < 0.5:
-        raise ValueError(f"coverage floor {coverage_floor} or band {undecided_band} out of range")
+    _check_limits(coverage_floor, undecided_band)
     words = _configured_words(tuple(languages))
     if not _is_usable(top):
         return Verdict.unscored(UnscoredReason.NO_USABLE_PROBABILITY)
@@ -155,22 +156,87 @@ def verdict_from_logprobs(
     if not masses or covered < coverage_floor:
         return Verdict.unscored(UnscoredReason.LOW_COVERAGE)
     unseen = _bound_on_unseen(top)
-    yes, no = masses.get("yes", unseen), masses.get("no", unseen)
+    return _decide(masses.get("yes", unseen), masses.get("no", unseen), undecided_band)
+
+
+class LabelIds(NamedTuple):
+    """The ids of a vocabulary that mean yes and those that mean no, each in ascending order."""
+
+    yes: tuple[int, ...]
+    no: tuple[int, ...]
+
+
+def label_ids(tokens: Mapping[int, str], *, languages: Sequence[str] = ("en",)) -> LabelIds:
+    """Return which ids of a vocabulary normalise to a configured yes or no.
+
+    A word that no single token spells has no id: its mass is that of none, and the coverage floor
+    shows it.
+
+    Args:
+        tokens: id -> the token's text as it decodes; control tokens left out.
+        languages: codes from `LANGUAGES`.
+
+    Raises:
+        UserError: an unknown language, no language, or a vocabulary without yes or without no.
+
+    >>> label_ids({3: " Yes", 4: "no", 5: "nope", 7: "YES"})
+    LabelIds(yes=(3, 7), no=(4,))
+    """
+    words = _configured_words(tuple(languages))
+    labels = {id: _label_of(text.lstrip(_SPACE_MARKERS), words) for id, text in tokens.items()}
+    yes, no = (
+        tuple(sorted(id for id, label in labels.items() if label == wanted))
+        for wanted in ("yes", "no")
+    )
+    if not yes or not no:
+        raise UserError(
+            doing=f"looking for yes and no in {', '.join(languages)} in a vocabulary",
+            got=f"{len(yes)} tokens for yes and {len(no)} for no",
+            expected="at least one of each",
+            remedy="configure a language that this model has the words of",
+        )
+    return LabelIds(yes, no)
+
+
+def verdict_from_masses(
+    yes: float, no: float, *, coverage_floor: float = 0.5, undecided_band: float = 0.0
+) -> Verdict:
+    """Decide by the probability of yes and of no, each summed over the whole vocabulary.
+
+    Args:
+        yes: mass of the ids that mean yes.
+        no: mass of the ids that mean no.
+        coverage_floor: least yes + no for a verdict, in [0, 1].
+        undecided_band: half-width of the band around P(yes) = 1/2, in [0, 0.5).
+
+    Returns:
+        As `verdict_from_logprobs`.
+
+    Raises:
+        ValueError: for a floor or band out of range.
+
+    >>> verdict_from_masses(0.6, 0.2).p_yes
+    0.75
+    """
+    _check_limits(coverage_floor, undecided_band)
+    covered = yes + no
+    if not 0.0 < covered <= 1.0 + _MASS_TOLERANCE or min(yes, no) < 0.0:  # NaN fails this as well
+        return Verdict.unscored(UnscoredReason.NO_USABLE_PROBABILITY)
+    if covered < coverage_floor:
+        return Verdict.unscored(UnscoredReason.LOW_COVERAGE)
+    return _decide(yes, no, undecided_band)
+
+
+def _check_limits(coverage_floor: float, undecided_band: float) -> None:
+    if not 0.0 <= coverage_floor <= 1.0 or not 0.0 <= undecided_band < 0.5:
+        raise ValueError(f"coverage floor {coverage_floor} or band {undecided_band} out of range")
+
+
+def _decide(yes: float, no: float, undecided_band: float) -> Verdict:
     p_yes = yes / (yes + no)
     if abs(p_yes - 0.5) <= undecided_band:
         return Verdict.unscored(UnscoredReason.UNDECIDED, p_yes)
     return Verdict.yes(p_yes) if p_yes > 0.5 else Verdict.no(p_yes)
-
-
-def label_of_token(
-    token: str, *, languages: Sequence[str] = ("en",)
-) -> Literal["yes", "no"] | None:
-    """Return the label that a token's text stands for, as `verdict_from_logprobs` counts it.
-
-    >>> label_of_token(" Yes"), label_of_token("Note")
-    ('yes', None)
-    """
-    return _label_of(token.lstrip(_SPACE_MARKERS), _configured_words(tuple(languages)))
 
 
 def _is_usable(top: Mapping[str, float]) -> bool:

@@ -81,3 +81,44 @@ def fake_study(tmp_path: Path) -> Iterator[Callable[..., object]]:
 
     yield lambda **options: FakeStudy(tmp_path / "project", **options)
     sys.path.remove(helpers)
+
+
+CHATML = (
+    "{% for message in messages %}{% if loop.first and message['role'] != 'system' %}"
+    "{{ '<|im_start|>system\nBe kind.<|im_end|>\n' }}{% endif %}"
+    "{{ '<|im_start|>' + message['role'] + '\n' + message['content'] + '<|im_end|>\n' }}"
+    "{% endfor %}{% if add_generation_prompt %}{{ '<|im_start|>assistant\n' }}"
+    "{% if think is defined and not think %}{{ '<think>\n\n</think>\n\n' }}{% endif %}{% endif %}"
+)
+
+
+@pytest.fixture(scope="session")
+def chat_tokenizer() -> Callable[..., object]:
+    """Return a function from a chat template to a small byte-level tokenizer with control tokens.
+
+    `<think>` is added without being special, as in the models that have it.
+    """
+    from tokenizers import AddedToken, Tokenizer, decoders, models, pre_tokenizers, trainers
+    from transformers import PreTrainedTokenizerFast
+
+    def make(template: str = CHATML) -> PreTrainedTokenizerFast:
+        tokenizer = Tokenizer(models.BPE())
+        tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+        tokenizer.decoder = decoders.ByteLevel()
+        trainer = trainers.BpeTrainer(
+            vocab_size=400,
+            special_tokens=["<|bos|>", "<|im_start|>", "<|im_end|>"],
+            initial_alphabet=pre_tokenizers.ByteLevel.alphabet(),
+            show_progress=False,
+        )
+        words = ["system user assistant yes no Yes No Criterion: the response", "im_start think"]
+        tokenizer.train_from_iterator(words * 9, trainer)
+        fast = PreTrainedTokenizerFast(
+            tokenizer_object=tokenizer, bos_token="<|bos|>", eos_token="<|im_end|>"
+        )
+        fast.add_special_tokens({"additional_special_tokens": ["<|im_start|>"]})
+        fast.add_tokens([AddedToken("<think>"), AddedToken("</think>")])
+        fast.chat_template = template
+        return fast
+
+    return make

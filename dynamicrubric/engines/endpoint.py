@@ -28,6 +28,7 @@ from pydantic import Field
 from dynamicrubric.engines.pacing import Cost, CostMeter, Pacer, retry_after
 from dynamicrubric.errors import InstrumentError, UserError
 from dynamicrubric.settings import Section
+from dynamicrubric.verdicts import UnscoredReason
 
 if TYPE_CHECKING:
     import openai
@@ -237,7 +238,7 @@ class Endpoint:
             return _Trouble(f"HTTP {status}", None, retry_after(error.response.headers))
         if status in (400, 413, 422):
             if any(word in said.casefold() for word in _TOO_LONG) or status == 413:
-                return BadReply("too_long", said)
+                return BadReply(UnscoredReason.TOO_LONG, said)
             if "content_filter" in said:
                 return BadReply("content_filter", said)
             if "logprob" in said.casefold():

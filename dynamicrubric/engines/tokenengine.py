@@ -22,9 +22,9 @@ from dynamicrubric.engines.reading import VerdictReading, sampled_tokens
 from dynamicrubric.engines.thinking import BLOCKS, without_thinking
 from dynamicrubric.errors import UserError
 from dynamicrubric.prompts.chat import ChatFrame
-from dynamicrubric.prompts.verifier import verifier_ids
+from dynamicrubric.prompts.verifier import context_ids, question_ids
 from dynamicrubric.types import Verdict
-from dynamicrubric.verdicts import label_of_token
+from dynamicrubric.verdicts import UnscoredReason, label_ids
 
 MAX_LABELS: Final = 128
 """Most token ids whose log-probabilities vLLM returns by name."""
@@ -152,15 +152,19 @@ class TokenEngine(ABC):
                 expected="the chat frame of an instruction-tuned model",
                 remedy="use a verifier checkpoint that has a chat template",
             )
-        prompts = [
-            GenerateRequest([*chain(*verifier_ids(self.frame, r.prompt, r.response, c))], r.seed)
-            for r in requests
-            for c in r.criteria
-        ]
+        prompts = list(chain.from_iterable(self._questions(self.frame, r) for r in requests))
         asked = TokenSampling(0.0, 0.0, self._max_verdict_tokens, _TOP, self._label_ids)
         answers = self._complete_fitting(prompts, asked)
         verdicts = map(self._verdict, prompts, answers)
         return [[next(verdicts) for _ in request.criteria] for request in requests]
+
+    def _questions(self, frame: ChatFrame, request: JudgeRequest) -> list[GenerateRequest]:
+        """Render one prompt a criterion; they share their beginning, which a cache finds again."""
+        context = context_ids(frame, request.prompt, request.response)
+        return [
+            GenerateRequest(context + question_ids(frame, criterion), request.seed)
+            for criterion in request.criteria
+        ]
 
     def probe(self, prompt_ids: Sequence[int]) -> Probe:
         """Return the likeliest tokens after a prompt."""
@@ -188,7 +192,9 @@ class TokenEngine(ABC):
         return [
             next(answers)
             if len(r.prompt_ids) < self.max_model_len
-            else BadReply("too_long", f"{len(r.prompt_ids)} of {self.max_model_len} tokens")
+            else BadReply(
+                UnscoredReason.TOO_LONG, f"{len(r.prompt_ids)} of {self.max_model_len} tokens"
+            )
             for r in requests
         ]
 
@@ -213,10 +219,6 @@ class TokenEngine(ABC):
     @cached_property
     def _label_ids(self) -> tuple[int, ...]:
         """Ids of all tokens that say yes or no; none if they are more than can be asked for."""
-        languages = self.reading.languages
-        ids = tuple(
-            i
-            for i in sorted(self.codec.content_ids)
-            if label_of_token(self.codec.text_of(i), languages=languages) is not None
-        )
+        texts = {i: self.codec.text_of(i) for i in self.codec.content_ids}
+        ids = tuple(chain(*label_ids(texts, languages=self.reading.languages)))
         return ids if len(ids) <= MAX_LABELS else ()

@@ -52,13 +52,13 @@ class SeededSampler(LogitsProcessor):
         return torch.full_like(scores, -torch.inf).scatter(1, chosen, 0.0)
 
 
-def load_model(directory: Path) -> PreTrainedModel:
-    """Load a causal language model in float32 from a folder: safetensors only, no remote code.
+def load_model(name: Path | str, dtype: torch.dtype = torch.float32) -> PreTrainedModel:
+    """Load a causal language model from a folder or hub id: safetensors only, no remote code.
 
     It is put where TRL puts a model that it trains: on the GPU of this process if there is one.
     """
     model: PreTrainedModel = AutoModelForCausalLM.from_pretrained(
-        str(directory), dtype=torch.float32, use_safetensors=True, trust_remote_code=False
+        str(name), dtype=dtype, use_safetensors=True, trust_remote_code=False
     )
     cast("Any", model).to("cuda" if torch.cuda.is_available() else "cpu")
     model.eval()
@@ -144,6 +144,23 @@ def pad_left(rows: Sequence[Sequence[int]], pad_id: int) -> tuple[torch.Tensor, 
         ids[index, width - len(row) :] = torch.tensor(list(row), dtype=torch.long)
         mask[index, width - len(row) :] = 1
     return ids, mask
+
+
+@torch.inference_mode()
+def last_logits(
+    model: PreTrainedModel, rows: Sequence[Sequence[int]], pad_id: int
+) -> torch.Tensor:
+    """Return the logits that follow each row, shape (rows, vocabulary), padded on the left."""
+    ids, mask = pad_left(rows, pad_id)
+    output = model(
+        input_ids=ids.to(model.device),
+        attention_mask=mask.to(model.device),
+        position_ids=(mask.cumsum(dim=1) - 1).clamp(min=0).to(model.device),
+        logits_to_keep=1,
+        use_cache=False,
+    )
+    logits: torch.Tensor = output.logits[:, -1]
+    return logits
 
 
 @torch.no_grad()

@@ -43,11 +43,21 @@ def verifier_question(criterion: str) -> str:
     return ": " + criterion + _template(True).split(_QUESTION)[1]
 
 
+def context_ids(frame: ChatFrame, prompt: str, response: str) -> list[int]:
+    """Return the ids that the questions about a response begin with."""
+    return frame.split(verifier_context(prompt, response), "")[0]
+
+
+def question_ids(frame: ChatFrame, criterion: str) -> list[int]:
+    """Return the ids that follow: the criterion, and the frame that asks for the answer."""
+    return frame.split([("user", "")], verifier_question(criterion))[1]
+
+
 def verifier_ids(
     frame: ChatFrame, prompt: str, response: str, criterion: str
 ) -> tuple[list[int], list[int]]:
-    """Return the ids that all criteria share, and those of this one with the answer's frame."""
-    return frame.split(verifier_context(prompt, response), verifier_question(criterion))
+    """Return both: the prompt of one verdict, cut where the criterion begins."""
+    return context_ids(frame, prompt, response), question_ids(frame, criterion)
 
 
 def verifier_prompt_hash() -> str:

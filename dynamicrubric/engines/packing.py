@@ -1,0 +1,209 @@
+"""Which tokens of which questions run together: layouts alone, no model.
+
+All questions about one response begin with the same tokens. A packed pass is one row of tokens in
+which this prefix stands once, with the questions behind it:
+
+    prefix of A | question A1 | question A2 | prefix of B | question B1 | ...
+
+A token may look at the prefix of its own response and at its own question, each up to itself
+(`Layout.allows`), and every question's positions go on from the end of its prefix. So each
+question reads what it would read alone, and a verdict is read at its last token.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+Key = tuple[int, int]
+"""Which group, and which of its questions."""
+
+
+@dataclass(frozen=True)
+class Group:
+    """The questions about one response.
+
+    Attributes:
+        prefix: ids that all of them begin with; at least one.
+        questions: what follows in each; at least one id each.
+    """
+
+    prefix: Sequence[int]
+    questions: Sequence[Sequence[int]]
+
+
+@dataclass(frozen=True)
+class Block:
+    """One prefix within a row, and the questions that stand behind it.
+
+    Attributes:
+        start: place of the prefix's first token in the row.
+        prefix: its length.
+        starts: place of each question's first token.
+        lengths: length of each question.
+        keys: which question each is.
+    """
+
+    start: int
+    prefix: int
+    starts: tuple[int, ...]
+    lengths: tuple[int, ...]
+    keys: tuple[Key, ...]
+
+
+@dataclass(frozen=True)
+class Layout:
+    """One packed pass of L tokens.
+
+    Attributes:
+        ids: token ids, shape (L,).
+        positions: position of each token in its own prompt, shape (L,).
+        segments: for each token its block and its question in it, -1 for the prefix.
+        blocks: what stands where.
+    """
+
+    ids: tuple[int, ...]
+    positions: tuple[int, ...]
+    segments: tuple[tuple[int, int], ...]
+    blocks: tuple[Block, ...]
+
+    @cached_property
+    def reads(self) -> tuple[tuple[Key, int], ...]:
+        """Each question with the place at which its verdict is read."""
+        return tuple(
+            (key, start + length - 1)
+            for block in self.blocks
+            for key, start, length in zip(block.keys, block.starts, block.lengths, strict=True)
+        )
+
+    def allows(self, reader: int, read: int, window: int | None = None) -> bool:
+        """Whether the token at place `reader` may look at the one at place `read`.
+
+        Args:
+            reader: place of the token that looks.
+            read: place of the token that is looked at.
+            window: how many positions back a layer with sliding attention sees, itself counted.
+        """
+        (block, question), (other_block, other_question) = self.segments[reader], self.segments[read]
+        distance = self.positions[reader] - self.positions[read]
+        return (
+            block == other_block
+            and other_question in (-1, question)
+            and 0 <= distance < (window or distance + 1)
+        )
+
+
+@dataclass(frozen=True)
+class Batch:
+    """Questions that run as rows of their own, prefix and all.
+
+    Attributes:
+        keys: which question each row is.
+        rows: ids of each row.
+    """
+
+    keys: tuple[Key, ...]
+    rows: tuple[tuple[int, ...], ...]
+
+    @property
+    def num_tokens(self) -> int:
+        """Tokens that run, padding included."""
+        return len(self.rows) * max(map(len, self.rows))
+
+
+def token_bound(groups: Sequence[Group]) -> int:
+    """Least tokens that answer all questions: every prefix once and every question once."""
+    return sum(len(group.prefix) + sum(map(len, group.questions)) for group in groups)
+
+
+def plan_layouts(groups: Sequence[Group], *, budget: int, fill: int) -> list[Layout]:
+    """Return the passes that answer every question of every group once, longest first.
+
+    Longest first, so that a pass that does not fit into memory shows at once.
+
+    Args:
+        groups: the questions by response.
+        budget: most tokens of one pass. A group beyond it is spread evenly over several, with its
+            prefix in each; a single question beyond it is a pass of its own.
+        fill: a pass that has this many tokens takes no further group.
+    """
+    parts = [part for place, group in enumerate(groups) for part in _parts(place, group, budget)]
+    parts.sort(key=lambda part: _size(groups, part), reverse=True)
+    passes: list[list[list[Key]]] = []
+    sizes: list[int] = []
+    for part in parts:
+        size = _size(groups, part)
+        if passes and sizes[-1] < fill and sizes[-1] + size <= budget:
+            passes[-1].append(part)
+            sizes[-1] += size
+        else:
+            passes.append([part])
+            sizes.append(size)
+    return [_layout(groups, one) for one in passes]
+
+
+def plan_batches(groups: Sequence[Group], *, budget: int) -> list[Batch]:
+    """Return the batches that answer every question in a row of its own, longest first.
+
+    Args:
+        groups: the questions by response.
+        budget: most tokens of one batch, padding included; a batch has one row at least.
+    """
+    rows = {
+        (place, number): (*group.prefix, *question)
+        for place, group in enumerate(groups)
+        for number, question in enumerate(group.questions)
+    }
+    batches: list[list[Key]] = []
+    for key in sorted(rows, key=lambda key: len(rows[key]), reverse=True):
+        if not batches or (len(batches[-1]) + 1) * len(rows[batches[-1][0]]) > budget:
+            batches.append([])
+        batches[-1].append(key)
+    return [Batch(tuple(keys), tuple(rows[key] for key in keys)) for keys in batches]
+
+
+def _parts(place: int, group: Group, budget: int) -> Iterator[list[Key]]:
+    """Cut a group's questions into as few runs as fit behind its prefix, of about equal tokens."""
+    lengths = [len(question) for question in group.questions]
+    room = max(budget - len(group.prefix), 1)
+    num_parts = -(-sum(lengths) // room)
+    share = -(-sum(lengths) // max(num_parts, 1))
+    part: list[Key] = []
+    used = 0
+    for number, length in enumerate(lengths):
+        if part and (used + length > room or used >= share):
+            yield part
+            part, used = [], 0
+        part.append((place, number))
+        used += length
+    if part:
+        yield part
+
+
+def _size(groups: Sequence[Group], part: Sequence[Key]) -> int:
+    group = groups[part[0][0]]
+    return len(group.prefix) + sum(len(group.questions[number]) for _, number in part)
+
+
+def _layout(groups: Sequence[Group], parts: Sequence[Sequence[Key]]) -> Layout:
+    ids: list[int] = []
+    positions: list[int] = []
+    segments: list[tuple[int, int]] = []
+    blocks: list[Block] = []
+    for number, keys in enumerate(parts):
+        group = groups[keys[0][0]]
+        length = len(group.prefix)
+        questions = [group.questions[question] for _, question in keys]
+        start, starts = len(ids), []
+        ids += group.prefix
+        positions += range(length)
+        segments += [(number, -1)] * length
+        for place, question in enumerate(questions):
+            starts.append(len(ids))
+            ids += question
+            positions += range(length, length + len(question))
+            segments += [(number, place)] * len(question)
+        lengths = tuple(map(len, questions))
+        blocks.append(Block(start, length, tuple(starts), lengths, tuple(keys)))
+    return Layout(tuple(ids), tuple(positions), tuple(segments), tuple(blocks))
