@@ -50,7 +50,7 @@ class Generation:
     @classmethod
     def failed(cls, reason: str) -> Generation:
         """Return what stands for a completion that there is not, for a reason that is counted."""
-        return cls((), "", "length", failure=reason)
+        return cls((), "", "length", failure=str(reason))
 
 
 @dataclass(frozen=True)

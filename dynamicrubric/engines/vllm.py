@@ -6,13 +6,14 @@ here: see `vllm_process` for the child, `vllm_server` for a server that runs els
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Final, Self
 
 from dynamicrubric.engines.base import GenerateRequest
-from dynamicrubric.engines.codec import Codec
+from dynamicrubric.engines.chat import chat_frame, load_tokenizer
+from dynamicrubric.engines.codec import Codec, codec_of
 from dynamicrubric.engines.endpoint import BadReply
 from dynamicrubric.engines.identity import (
     EngineIdentity,
@@ -78,6 +79,33 @@ class VllmEngine(TokenEngine):
         self._log_dir = log_dir
         self._script = script
         self._child = self._start(checkpoint)
+
+    @classmethod
+    def load(
+        cls,
+        role: str,
+        checkpoint: Path,
+        config: VllmConfig,
+        *,
+        log_dir: Path,
+        template: Mapping[str, object] | None = None,
+        **options: Any,  # noqa: ANN401
+    ) -> Self:
+        """Start an engine with the checkpoint's own tokenizer and, if it has one, chat frame.
+
+        Args:
+            role: policy, generator or verifier.
+            checkpoint: folder with safetensors.
+            config: interpreter, dtype, limits.
+            log_dir: folder of the child's logs.
+            template: variables of the chat template, such as `enable_thinking`.
+            options: what else the engine takes.
+        """
+        check_checkpoint(checkpoint)
+        tokenizer = load_tokenizer(str(checkpoint))
+        frame = chat_frame(tokenizer, **(template or {})) if tokenizer.chat_template else None
+        codec = codec_of(tokenizer, checkpoint)
+        return cls(role, checkpoint, config, codec, log_dir=log_dir, frame=frame, **options)
 
     @property
     def identity(self) -> EngineIdentity:

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import doctest
+
 import pytest
 
+from dynamicrubric.engines import thinking
 from dynamicrubric.engines.base import Generation
 from dynamicrubric.engines.thinking import answer_of, answer_slot, without_thinking
 
@@ -76,3 +79,8 @@ def test_generation_keeps_its_tokens_and_loses_its_thinking() -> None:
 def test_generation_that_thinks_without_end_counts_as_truncated() -> None:
     found = without_thinking(Generation((1,), "<think>[1]", "stop"))
     assert (found.text, found.finish_reason) == ("", "length")
+
+
+def test_examples_of_the_module_hold() -> None:
+    result = doctest.testmod(thinking)
+    assert (result.failed, result.attempted) == (0, 2)
