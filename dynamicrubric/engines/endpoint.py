@@ -4,30 +4,24 @@ What comes back is one of three things. A JSON object is an answer. A `BadReply`
 to one request (too long, filtered, not JSON after all attempts): data, which its reader leaves
 unscored. Everything else raises: an endpoint that is down or overloaded for longer than the
 attempts last is a broken instrument, and a wrong key or model name is for a person to mend.
-
-The key comes from an environment variable alone and is in no message. Plain http is for loopback.
 """
 
 from __future__ import annotations
 
-import ipaddress
 import json
 import logging
-import os
 import random
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated, Any, Final
+from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import urlsplit
 
-from pydantic import Field
-
+from dynamicrubric.engines.access import EndpointConfig, client_of
 from dynamicrubric.engines.pacing import Cost, CostMeter, Pacer, retry_after
 from dynamicrubric.errors import InstrumentError, UserError
-from dynamicrubric.settings import Section
 from dynamicrubric.verdicts import UnscoredReason
 
 if TYPE_CHECKING:
@@ -40,31 +34,6 @@ _LONGEST_DELAY: Final = 30.0
 _TRANSIENT: Final = frozenset({408, 409, 425, 429})
 _TOO_LONG: Final = ("context_length", "context length", "max_model_len", "maximum model length")
 _QUOTA: Final = "insufficient_quota"
-
-
-class EndpointConfig(Section):
-    """An OpenAI-compatible endpoint and how it is called."""
-
-    base_url: str
-    """Address up to and with the version, such as http://127.0.0.1:8000/v1."""
-    model: str
-    """Name that the endpoint knows the model by."""
-    key_variable: str = "OPENAI_API_KEY"
-    """Environment variable with the key. On loopback it may be unset."""
-    allow_plain_http: bool = False
-    """Let prompts and the key travel unencrypted to another machine."""
-    timeout_seconds: Annotated[float, Field(gt=0.0)] = 120.0
-    """Longest wait for one answer."""
-    max_attempts: Annotated[int, Field(ge=1, le=100)] = 6
-    """Calls for one request before the endpoint counts as down."""
-    max_wait_seconds: Annotated[float, Field(ge=0.0)] = 300.0
-    """Longest pause that the endpoint may ask for (Retry-After)."""
-    requests_per_minute: Annotated[float, Field(ge=0.0)] = 0.0
-    """Most calls started in a minute, evenly spaced; 0 sets no limit."""
-    max_concurrency: Annotated[int, Field(ge=1, le=1024)] = 8
-    """Most calls at a time."""
-    token_limit_field: str = "max_tokens"
-    """What the endpoint calls the limit: newer OpenAI models want `max_completion_tokens`."""
 
 
 @dataclass(frozen=True)
@@ -105,7 +74,7 @@ class Endpoint:
         self._pacer = Pacer(config.requests_per_minute)
         self._meter = CostMeter()
         self._jitter = random.Random(0)  # spreads retries; no result depends on it
-        self._client = _client(config)
+        self._client = client_of(config)
 
     @property
     def cost(self) -> Cost:
@@ -207,7 +176,7 @@ class Endpoint:
         import openai
 
         started = time.monotonic()
-        body: Any = None
+        body: dict[str, Any] | None = None
         try:
             if method == "GET":
                 response = self._client.get(path, cast_to=httpx2.Response)
@@ -290,58 +259,3 @@ def _json_object(text: str) -> dict[str, Any] | None:
     except (ValueError, RecursionError):
         return None
     return found if isinstance(found, dict) else None
-
-
-def _client(config: EndpointConfig) -> openai.OpenAI:
-    """Return the SDK's client without its own retries, for a checked address and key."""
-    local = _check_address(config)
-    key = os.environ.get(config.key_variable, "").strip()
-    if not key and not local:
-        raise UserError(
-            doing=f"calling the model {config.model!r} at {config.base_url}",
-            got=f"no environment variable {config.key_variable}",
-            expected="the endpoint's key in it",
-            remedy=f"export {config.key_variable}, or name another variable in key_variable",
-        )
-    try:
-        import openai
-    except ImportError:
-        raise UserError(
-            doing="calling an OpenAI-compatible endpoint",
-            got="no package `openai`",
-            expected="the optional extra `openai`",
-            remedy="run: python -m pip install -e '.[openai]'",
-        ) from None
-    return openai.OpenAI(
-        api_key=key or "none",
-        base_url=config.base_url,
-        timeout=config.timeout_seconds,
-        max_retries=0,
-        http_client=openai.DefaultHttpxClient(follow_redirects=False),
-    )
-
-
-def _check_address(config: EndpointConfig) -> bool:
-    """Return whether the endpoint is on this machine; refuse addresses that leak."""
-    parts = urlsplit(config.base_url)
-    local = _is_loopback(parts.hostname or "")
-    fits = parts.scheme == "https" or (
-        parts.scheme == "http" and (local or config.allow_plain_http)
-    )
-    if not fits or not parts.hostname or parts.username is not None:
-        raise UserError(
-            doing="reading the address of an OpenAI-compatible endpoint",
-            got=f"base_url {parts.scheme}://{parts.netloc.rpartition('@')[2]}{parts.path}",
-            expected="https, or http on this machine, and no name or key in the address",
-            remedy="use https, or set allow_plain_http if the network between is yours",
-        )
-    return local
-
-
-def _is_loopback(host: str) -> bool:
-    if host == "localhost":
-        return True
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return False

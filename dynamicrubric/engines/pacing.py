@@ -107,5 +107,6 @@ def retry_after(headers: Mapping[str, str]) -> float | None:
 
 
 def _count(value: object) -> int | None:
-    is_count = isinstance(value, int) and not isinstance(value, bool) and value >= 0
-    return int(value) if is_count else None  # type: ignore[call-overload, no-any-return]
+    if isinstance(value, int) and not isinstance(value, bool) and value >= 0:
+        return value
+    return None

@@ -152,23 +152,12 @@ class VllmChild:
     def _start(
         self, checkpoint: Path, script: Path | None
     ) -> tuple[subprocess.Popen[bytes], BinaryIO, BinaryIO]:
-        settings = {
-            "checkpoint": str(checkpoint.absolute()),
-            "engine": engine_arguments(self.config),
-        }
-        their_read, our_write = os.pipe()
-        our_read, their_write = os.pipe()
         self.log_path.parent.mkdir(parents=True, exist_ok=True)
-        command = [
-            self.config.python,
-            "-I",  # the script's folder holds modules called `vllm` and `transformers`
-            str(script or vllm_child.__file__),
-            str(their_read),
-            str(their_write),
-            json.dumps(settings),
-        ]
-        try:
-            with self.log_path.open("ab") as log:
+        with self.log_path.open("ab") as log:
+            their_read, our_write = os.pipe()
+            our_read, their_write = os.pipe()
+            command = self._command(their_read, their_write, checkpoint, script)
+            try:
                 process = subprocess.Popen(
                     command,
                     stdin=subprocess.DEVNULL,
@@ -178,19 +167,38 @@ class VllmChild:
                     process_group=0,
                     env=child_environment(self.config),
                 )
-        except OSError as error:
-            os.close(our_write)
-            os.close(our_read)
-            raise UserError(
-                doing=f"starting {self._what}",
-                got=f"no interpreter {self.config.python!r} ({error.strerror})",
-                expected="the Python of an environment with vLLM",
-                remedy="run `make vllm`, or set the path of another environment",
-            ) from None
-        finally:
-            os.close(their_read)
-            os.close(their_write)
+            except OSError as error:
+                os.close(our_write)
+                os.close(our_read)
+                raise self._no_interpreter(error) from None
+            finally:
+                os.close(their_read)
+                os.close(their_write)
         return process, os.fdopen(our_write, "wb"), os.fdopen(our_read, "rb", buffering=0)
+
+    def _command(
+        self, read_fd: int, write_fd: int, checkpoint: Path, script: Path | None
+    ) -> list[str]:
+        settings = {
+            "checkpoint": str(checkpoint.absolute()),
+            "engine": engine_arguments(self.config),
+        }
+        return [
+            self.config.python,
+            "-I",  # the script's folder holds modules called `vllm` and `transformers`
+            str(script or vllm_child.__file__),
+            str(read_fd),
+            str(write_fd),
+            json.dumps(settings),
+        ]
+
+    def _no_interpreter(self, error: OSError) -> UserError:
+        return UserError(
+            doing=f"starting {self._what}",
+            got=f"no interpreter {self.config.python!r} ({error.strerror})",
+            expected="the Python of an environment with vLLM",
+            remedy="run `make vllm`, or set the path of another environment",
+        )
 
     def _await(self, key: str, patience: float, doing: str) -> Any:  # noqa: ANN401
         """Return the message that has `key`; `patience` is how long nothing may come."""

@@ -147,14 +147,8 @@ class VllmServer(TokenEngine):
         self, requests: Sequence[GenerateRequest], sampling: TokenSampling
     ) -> list[Completion | BadReply]:
         payloads = [self._payload(request, sampling) for request in requests]
-        tell = self._on_progress
-        progress = (
-            None
-            if tell is None
-            else (lambda done, of: tell(f"{self.endpoint.host}: {done} of {of} requests done"))
-        )
         try:
-            answers = self.endpoint.post_all(COMPLETIONS_PATH, payloads, progress)
+            answers = self.endpoint.post_all(COMPLETIONS_PATH, payloads, self._progress)
         except LogprobsRefused as refusal:
             raise UserError(
                 doing=f"asking {self.endpoint.host} for log-probabilities",
@@ -162,6 +156,10 @@ class VllmServer(TokenEngine):
                 remedy="start the server with --max-logprobs 128 and --logprobs-mode raw_logprobs",
             ) from None
         return [a if isinstance(a, BadReply) else self._read(a) for a in answers]
+
+    def _progress(self, done: int, of: int) -> None:
+        if self._on_progress is not None:
+            self._on_progress(f"{self.endpoint.host}: {done} of {of} requests done")
 
     def _payload(self, request: GenerateRequest, sampling: TokenSampling) -> dict[str, Any]:
         room = self.max_model_len - len(request.prompt_ids)

@@ -16,8 +16,9 @@ pytest.importorskip("openai", reason="the optional extra `openai` is not install
 from fakeendpoint import Answer, Asked, FakeEndpoint, chat, failure, serving
 
 from dynamicrubric.config import Sampling
+from dynamicrubric.engines.access import EndpointConfig
 from dynamicrubric.engines.base import GenerateRequest, JudgeRequest
-from dynamicrubric.engines.endpoint import Endpoint, EndpointConfig
+from dynamicrubric.engines.endpoint import Endpoint
 from dynamicrubric.engines.openai import OpenAIEngine
 from dynamicrubric.errors import InstrumentError, UserError
 

@@ -315,7 +315,8 @@ def test_server_gives_what_the_child_gives(
     requests: list[GenerateRequest],
 ) -> None:
     pytest.importorskip("openai", reason="the optional extra `openai` is not installed")
-    from dynamicrubric.engines.endpoint import Endpoint, EndpointConfig
+    from dynamicrubric.engines.access import EndpointConfig
+    from dynamicrubric.engines.endpoint import Endpoint
     from dynamicrubric.engines.identity import probe_prompt
     from dynamicrubric.engines.vllm_server import VllmServer
 

@@ -17,9 +17,10 @@ pytest.importorskip("openai", reason="the optional extra `openai` is not install
 from fakeendpoint import Answer, Asked, FakeEndpoint, failure, serving
 
 from dynamicrubric.config import Sampling
+from dynamicrubric.engines.access import EndpointConfig
 from dynamicrubric.engines.base import GenerateRequest, JudgeRequest
 from dynamicrubric.engines.codec import Codec
-from dynamicrubric.engines.endpoint import Endpoint, EndpointConfig
+from dynamicrubric.engines.endpoint import Endpoint
 from dynamicrubric.engines.identity import Probe, checkpoint_hash
 from dynamicrubric.engines.vllm_server import VllmServer
 from dynamicrubric.errors import InstrumentError, UserError
