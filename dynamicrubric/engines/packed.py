@@ -3,9 +3,14 @@
 Not FlexAttention and not one dense mask over the row. A mask of L x L would do L^2 work where a
 block needs prefix^2 / 2 + questions x (prefix + question); FlexAttention would skip what is masked,
 but in tiles of 128 tokens where a question has about 20, and it compiles anew for shapes that no
-two passes share. Here each block costs two calls of `scaled_dot_product_attention`: one causal over
-its prefix, and one in which the questions are the rows of a batch over the prefix and themselves.
-Those have kernels on CPU and GPU alike. All else (projections, MLP) runs over the row as a whole.
+two passes share. Here a block's attention has three parts: causal attention over its prefix
+(`scaled_dot_product_attention`), all its questions' tokens over the prefix (one matrix product for
+each key head, nothing masked), and each question over itself (a small batch). The last two are
+halves of one softmax and are merged by their maxima and sums, as flash attention merges its tiles.
+Matrix products are fast on CPU and GPU alike, and all else (projections, MLP) runs over the row as
+a whole. One layer of SmolLM2 over a response of 290 tokens with 32 questions, on one CPU core:
+23 ms; with one dense mask 42 ms; with questions as rows of a second call of
+`scaled_dot_product_attention` 36 ms; the layer's projections and MLP take about 80 ms.
 
 The function is handed to the model through transformers' interface for attention functions, so it
 serves every architecture that asks that interface and whose layers are full or sliding attention;
@@ -16,8 +21,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import torch
 from torch.nn.functional import scaled_dot_product_attention
@@ -29,76 +33,72 @@ from dynamicrubric.engines.packing import Block, Layout
 
 NAME: Final = "dynamicrubric_packed"
 _KNOWN_LAYERS: Final = frozenset({"full_attention", "sliding_attention"})
+_UNSEEN: Final = -1e30
+"""Score of what may not be looked at; finite, so that a half with nothing in sight weighs 0."""
 
 
-@dataclass(frozen=True)
-class BlockIndex:
-    """Where a block's tokens are, as tensors.
+class WindowMasks(NamedTuple):
+    """What a layer with this window may look at; None where nothing but causality limits it.
 
     Attributes:
-        prefix: slice of the prefix in the row.
-        gather: place of each question's tokens, shape (n, longest); padding repeats its first.
-        real: which of them are no padding, shape (n, longest).
-        own: which of its question's tokens each may look at, shape (n, longest, longest).
+        prefix: within the prefix, shape (prefix, prefix).
+        shared: from each question token to the prefix, shape (question tokens, prefix).
+        own: within each question, shape (n, longest, longest).
     """
 
-    prefix: slice
-    gather: torch.Tensor
-    real: torch.Tensor
+    prefix: torch.Tensor | None
+    shared: torch.Tensor | None
     own: torch.Tensor
 
-    @classmethod
-    def of(cls, block: Block, device: torch.device) -> BlockIndex:
+
+class BlockIndex:
+    """Where a block's tokens are in the row, as tensors, and its masks by window.
+
+    Attributes:
+        prefix: slice of the prefix.
+        questions: slice of all its questions.
+        gather: place of each question's tokens among them, shape (n, longest); padding repeats the
+            first.
+        real: which of those are no padding, shape (n, longest).
+    """
+
+    def __init__(self, block: Block, device: torch.device) -> None:
         """Make the tensors of a block."""
-        starts = torch.tensor(block.starts, device=device)[:, None]
+        end = block.start + block.prefix
+        self.prefix = slice(block.start, end)
+        self.questions = slice(end, block.starts[-1] + block.lengths[-1])
+        starts = torch.tensor(block.starts, device=device)[:, None] - end
         lengths = torch.tensor(block.lengths, device=device)[:, None]
-        steps = torch.arange(max(block.lengths), device=device)
-        real = steps < lengths
-        causal = steps[:, None] >= steps
-        # Padding looks where any token does: a row of nothing but -inf would be NaN.
-        own = causal & (real[:, None, :] | ~real[:, :, None])
-        return cls(
-            slice(block.start, block.start + block.prefix),
-            starts + steps * real,
-            real,
-            own,
+        self._steps = torch.arange(max(block.lengths), device=device)
+        self.real = self._steps < lengths
+        self.gather = starts + self._steps * self.real
+        self._masks: dict[int | None, WindowMasks] = {}
+
+    def masks(self, window: int | None) -> WindowMasks:
+        """Return the masks for a window; every layer that has it asks for the same."""
+        if window not in self._masks:
+            self._masks[window] = self._make_masks(window)
+        return self._masks[window]
+
+    def _make_masks(self, window: int | None) -> WindowMasks:
+        steps, length = self._steps, self.prefix.stop - self.prefix.start
+        distance = steps[:, None] - steps
+        own = (distance >= 0) & self.real[:, None, :]
+        own |= torch.eye(len(steps), dtype=torch.bool, device=own.device)  # padding sees itself
+        if window is None or window >= length + len(steps):
+            return WindowMasks(None, None, own)
+        places = torch.arange(length, device=own.device)
+        apart = places[:, None] - places
+        reader = (length + steps).expand_as(self.real)[self.real]
+        return WindowMasks(
+            (apart >= 0) & (apart < window),
+            reader[:, None] - places < window,
+            own & (distance < window),
         )
 
-    def masks(self, window: int | None) -> tuple[torch.Tensor | None, torch.Tensor]:
-        """Return the masks of the prefix (None: causal) and of the questions; True: may look.
 
-        Shapes (prefix, prefix) and (n, longest, prefix + longest).
-        """
-        device = self.own.device
-        length = self.prefix.stop - self.prefix.start
-        shared = torch.ones((*self.own.shape[:2], length), dtype=torch.bool, device=device)
-        mask = torch.cat([shared, self.own], dim=2)
-        before = torch.arange(length, device=device)
-        if window is None or window >= length + self.own.shape[1]:
-            return None, mask
-        inside = torch.arange(length, length + self.own.shape[1], device=device)
-        everything = torch.cat([before, inside])
-        mask &= inside[:, None] - everything < window
-        distance = before[:, None] - before
-        return (distance >= 0) & (distance < window), mask
-
-
-class PackedIndex:
-    """A layout's blocks as tensors, with their masks by window: every layer asks for the same."""
-
-    def __init__(self, layout: Layout, device: torch.device, queries_a_key: int) -> None:
-        """Index the blocks of a layout, for heads of which so many share a key head."""
-        self.blocks = [BlockIndex.of(block, device) for block in layout.blocks]
-        self._queries_a_key = queries_a_key
-        self._masks: dict[tuple[int, int | None], tuple[torch.Tensor | None, torch.Tensor]] = {}
-
-    def masks(self, place: int, window: int | None) -> tuple[torch.Tensor | None, torch.Tensor]:
-        """Return `BlockIndex.masks` of one block, the second one for all queries of a key head."""
-        key = (place, window)
-        if key not in self._masks:
-            causal, mask = self.blocks[place].masks(window)
-            self._masks[key] = causal, mask.repeat(1, self._queries_a_key, 1)[:, None]
-        return self._masks[key]
+PackedIndex = list[BlockIndex]
+"""A layout's blocks as tensors."""
 
 
 def packed_attention(
@@ -135,23 +135,32 @@ def packed_attention(
         )
     if kwargs.get("softcap") is not None or kwargs.get("s_aux") is not None:
         raise NotImplementedError("capped scores and attention sinks; see can_pack")
+    scale = query.shape[-1] ** -0.5 if scaling is None else scaling
     output = torch.empty_like(query)
-    for place, block in enumerate(packed.blocks):
-        causal, mask = packed.masks(place, sliding_window)
+    for block in packed:
+        masks = block.masks(sliding_window)
         q, k, v = (tensor[:, :, block.prefix] for tensor in (query, key, value))
-        groups = q.shape[1] // k.shape[1]
         output[:, :, block.prefix] = scaled_dot_product_attention(
             q,
-            k.repeat_interleave(groups, dim=1),
-            v.repeat_interleave(groups, dim=1),
-            attn_mask=causal,
-            is_causal=causal is None,
-            scale=scaling,
+            k.repeat_interleave(q.shape[1] // k.shape[1], dim=1),
+            v.repeat_interleave(q.shape[1] // k.shape[1], dim=1),
+            attn_mask=masks.prefix,
+            is_causal=masks.prefix is None,
+            scale=scale,
         )
-        output[0, :, block.gather[block.real]] = _attend_questions(
-            query[0], key[0], value[0], block, mask, scaling
+        asked = query[0, :, block.questions].float().contiguous() * scale
+        output[0, :, block.questions] = _attend_questions(
+            asked, key[0].float(), value[0].float(), block, masks
         )
     return output.transpose(1, 2), None
+
+
+class _Half(NamedTuple):
+    """A softmax over some of the keys: its maximum, and sums and outputs relative to it."""
+
+    top: torch.Tensor
+    total: torch.Tensor
+    output: torch.Tensor
 
 
 def _attend_questions(
@@ -159,29 +168,45 @@ def _attend_questions(
     key: torch.Tensor,
     value: torch.Tensor,
     block: BlockIndex,
-    mask: torch.Tensor,
-    scaling: float | None,
+    masks: WindowMasks,
 ) -> torch.Tensor:
-    """Attend from each question to its prefix and itself; shape (heads, question tokens, width).
+    """Attend from each question's tokens to its prefix and itself, in float32.
 
-    Query heads that share a key head become further queries of it, so keys are not repeated.
+    Args:
+        query: the questions' tokens, scaled; shape (heads, question tokens, width).
+        key: the row's, shape (key heads, L, width).
+        value: the row's, shape (key heads, L, width).
+        block: where they stand.
+        masks: what may be looked at.
     """
-    (num, longest), (heads, _, width), key_heads = block.real.shape, query.shape, key.shape[0]
-    q = query[:, block.gather].view(key_heads, -1, num, longest, width)
-    q = q.permute(2, 0, 1, 3, 4).reshape(num, key_heads, -1, width)
-    k, v = (
-        torch.cat(
-            [
-                tensor[None, :, block.prefix].expand(num, -1, -1, -1),
-                tensor[:, block.gather].transpose(0, 1),
-            ],
-            dim=2,
-        )
-        for tensor in (key, value)
+    heads, num_tokens, width = query.shape
+    # Query heads that share a key head become further queries of it: keys are not repeated.
+    folded = query.view(len(key), -1, width)
+    scores = folded @ key[:, block.prefix].transpose(1, 2)
+    if masks.shared is not None:
+        scores.view(heads, num_tokens, -1).masked_fill_(~masks.shared, _UNSEEN)
+    shared = _half(scores, value[:, block.prefix])
+
+    own_key, own_value = (
+        tensor[:, block.questions][:, None, block.gather] for tensor in (key, value)
     )
-    answers = scaled_dot_product_attention(q, k, v, attn_mask=mask, scale=scaling)
-    answers = answers.view(num, heads, longest, width).transpose(0, 1)
-    return answers[:, block.real]
+    own_query = query[:, block.gather].view(len(key), -1, *block.real.shape, width)
+    scores = (own_query @ own_key.transpose(-1, -2)).masked_fill_(~masks.own, _UNSEEN)
+    own = _half(scores, own_value)
+
+    shared = _Half(*(tensor.view(heads, num_tokens, -1) for tensor in shared))
+    own = _Half(*(tensor.flatten(0, 1)[:, block.real] for tensor in own))
+    top = torch.maximum(shared.top, own.top)
+    weights = [(half.top - top).exp_() for half in (shared, own)]
+    total = shared.total * weights[0] + own.total * weights[1]
+    return (shared.output * weights[0] + own.output * weights[1]) / total
+
+
+def _half(scores: torch.Tensor, value: torch.Tensor) -> _Half:
+    """Return one half of a softmax; takes `scores` for its own."""
+    top = scores.amax(dim=-1, keepdim=True)
+    weights = scores.sub_(top).exp_()
+    return _Half(top, weights.sum(dim=-1, keepdim=True), weights @ value)
 
 
 def can_pack(model: PreTrainedModel) -> bool:
@@ -201,8 +226,6 @@ def can_pack(model: PreTrainedModel) -> bool:
 def run_packed(model: PreTrainedModel, layout: Layout) -> torch.Tensor:
     """Return the logits at the layout's read places, shape (questions, vocabulary)."""
     device = model.device
-    config = model.config.get_text_config()
-    queries_a_key = config.num_attention_heads // config.num_key_value_heads
     with _packed_attention_of(model):
         output = model(
             input_ids=torch.tensor([layout.ids], device=device),
@@ -210,7 +233,7 @@ def run_packed(model: PreTrainedModel, layout: Layout) -> torch.Tensor:
             # Four dimensions: transformers takes it for ready-made and builds no mask of its own.
             attention_mask=torch.ones((1, 1, 1, 1), dtype=torch.bool, device=device),
             logits_to_keep=torch.tensor([place for _, place in layout.reads], device=device),
-            packed=PackedIndex(layout, device, queries_a_key),
+            packed=[BlockIndex(block, device) for block in layout.blocks],
             use_cache=False,
         )
     logits: torch.Tensor = output.logits[0]

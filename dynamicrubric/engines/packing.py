@@ -85,7 +85,10 @@ class Layout:
             read: place of the token that is looked at.
             window: how many positions back a layer with sliding attention sees, itself counted.
         """
-        (block, question), (other_block, other_question) = self.segments[reader], self.segments[read]
+        (block, question), (other_block, other_question) = (
+            self.segments[reader],
+            self.segments[read],
+        )
         distance = self.positions[reader] - self.positions[read]
         return (
             block == other_block

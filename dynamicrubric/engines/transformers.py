@@ -147,9 +147,7 @@ def pad_left(rows: Sequence[Sequence[int]], pad_id: int) -> tuple[torch.Tensor, 
 
 
 @torch.inference_mode()
-def last_logits(
-    model: PreTrainedModel, rows: Sequence[Sequence[int]], pad_id: int
-) -> torch.Tensor:
+def last_logits(model: PreTrainedModel, rows: Sequence[Sequence[int]], pad_id: int) -> torch.Tensor:
     """Return the logits that follow each row, shape (rows, vocabulary), padded on the left."""
     ids, mask = pad_left(rows, pad_id)
     output = model(

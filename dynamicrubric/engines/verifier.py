@@ -8,7 +8,7 @@ configured languages. Questions about one response run packed behind their share
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Final, Literal, NamedTuple
 
@@ -32,7 +32,7 @@ Way = Literal["packed", "batched", "single"]
 DtypeName = Literal["auto", "float32", "bfloat16"]
 """Number format; auto is bfloat16 on a GPU that has it, and float32 elsewhere: few CPUs have it."""
 
-TOLERANCES: Final = {torch.float32: 1e-3, torch.bfloat16: 5e-2}
+TOLERANCES: Final = {torch.float32: 1e-3, torch.float16: 1e-2, torch.bfloat16: 5e-2}
 """Largest difference in P(yes) between two ways of asking that passes for rounding."""
 
 PROBES: Final = (
@@ -44,6 +44,26 @@ PROBES: Final = (
     ),
 )
 """Questions of several lengths that `load_verifier` checks a model with."""
+
+
+@dataclass(frozen=True)
+class Reading:
+    """How a verifier's answers are read.
+
+    Attributes:
+        languages: in which it may answer, codes from `verdicts.LANGUAGES`.
+        coverage_floor: least probability on yes and no together for a verdict.
+        undecided_band: half-width of the band around P(yes) = 1/2; None: `noise_floor` measures it.
+        template: variables of the chat template, such as `enable_thinking`.
+    """
+
+    languages: tuple[str, ...] = ("en",)
+    coverage_floor: float = 0.5
+    undecided_band: float | None = None
+    template: Mapping[str, object] = field(default_factory=dict)
+
+
+READING: Final = Reading()
 
 
 @dataclass(frozen=True)
@@ -143,53 +163,57 @@ class LanguageModelVerifier:
     def _read(self, logits: torch.Tensor) -> list[Masses]:
         logits = logits.float()
         total = logits.logsumexp(dim=-1)
-        yes, no = (
-            (logits[:, list(ids)].logsumexp(dim=-1) - total).tolist() for ids in self.labels
-        )
+        yes, no = ((logits[:, list(ids)].logsumexp(dim=-1) - total).tolist() for ids in self.labels)
         return [Masses(*pair) for pair in zip(yes, no, strict=True)]
 
 
 def load_verifier(
-    name: str | Path,
-    *,
-    languages: Sequence[str] = ("en",),
-    dtype: DtypeName = "auto",
-    coverage_floor: float = 0.5,
-    undecided_band: float | None = None,
-    template: Mapping[str, object] | None = None,
+    name: str | Path, *, dtype: DtypeName = "auto", settings: Reading = READING
 ) -> LanguageModelVerifier:
-    """Load a verifier and check that it answers alike alone, batched and packed.
+    """Load a verifier and check it; see `checked_verifier`.
 
     Args:
         name: checkpoint folder or hub id; safetensors only, no code of its own.
-        languages: in which it may answer, codes from `verdicts.LANGUAGES`.
         dtype: see `DtypeName`.
-        coverage_floor: least probability on yes and no together for a verdict.
-        undecided_band: half-width of the band around 1/2; None measures it on built-in questions.
-        template: variables of the chat template, such as `enable_thinking`.
+        settings: how its answers are read.
+    """
+    return checked_verifier(
+        load_model(name, torch_dtype(dtype)), load_tokenizer(str(name)), settings
+    )
+
+
+def checked_verifier(
+    model: PreTrainedModel, tokenizer: PreTrainedTokenizerFast, settings: Reading = READING
+) -> LanguageModelVerifier:
+    """Make a verifier of a loaded model that answers alike alone, batched and packed (case 16).
+
+    Args:
+        model: in evaluation mode; it may serve others as well.
+        tokenizer: its tokenizer.
+        settings: how its answers are read.
 
     Raises:
         UserError: no chat template that our frame reproduces, or no single tokens for yes and no.
         InstrumentError: the ways of asking disagree by more than rounding.
     """
-    tokenizer = load_tokenizer(str(name))
-    model = load_model(name, torch_dtype(dtype))
     verifier = LanguageModelVerifier(
         model,
-        chat_frame(tokenizer, **(template or {})),
-        label_ids(decoded_vocabulary(tokenizer), languages=languages),
+        chat_frame(tokenizer, **settings.template),
+        label_ids(decoded_vocabulary(tokenizer), languages=settings.languages),
         pad_id=tokenizer.pad_token_id or 0,
-        coverage_floor=coverage_floor,
+        coverage_floor=settings.coverage_floor,
         budget=GPU_BUDGET if model.device.type == "cuda" else CPU_BUDGET,
     )
     floor = noise_floor(verifier, PROBES)
-    if floor.largest > TOLERANCES[model.dtype]:
+    if not floor.largest <= TOLERANCES[model.dtype]:  # NaN is no agreement
         raise InstrumentError(
-            f"{name} gives one question probabilities of yes that differ by {floor.largest:.2g} "
-            f"alone, in a batch and packed; at most {TOLERANCES[model.dtype]:g} is rounding. Its "
-            "attention is none that this engine can pack or pad: use another engine for it"
+            f"{tokenizer.name_or_path} gives one question probabilities of yes that differ by "
+            f"{floor.largest:.2g} alone, in a batch and packed; {TOLERANCES[model.dtype]:g} may be "
+            "rounding. Its attention is none that this engine can pack or pad: use another "
+            "engine for it"
         )
-    return replace(verifier, undecided_band=floor.band if undecided_band is None else undecided_band)
+    band = floor.band if settings.undecided_band is None else settings.undecided_band
+    return replace(verifier, undecided_band=band)
 
 
 def decoded_vocabulary(tokenizer: PreTrainedTokenizerFast) -> dict[int, str]:

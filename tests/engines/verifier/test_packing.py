@@ -28,7 +28,9 @@ def test_every_question_reads_its_own_prompt_once(
             prompt = [*group.prefix, *group.questions[key[1]]]
             assert [layout.ids[at] for at in visible] == prompt
             assert [layout.positions[at] for at in visible] == list(range(len(prompt)))
-    assert sorted(seen) == [(g, q) for g, one in enumerate(groups) for q in range(len(one.questions))]
+    assert sorted(seen) == [
+        (g, q) for g, one in enumerate(groups) for q in range(len(one.questions))
+    ]
 
 
 @settings(max_examples=40, deadline=None)

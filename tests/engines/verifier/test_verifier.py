@@ -17,12 +17,14 @@ from dynamicrubric.engines.packing import token_bound
 from dynamicrubric.engines.verifier import (
     Budget,
     LanguageModelVerifier,
+    Reading,
+    checked_verifier,
     decoded_vocabulary,
     load_verifier,
     noise_floor,
     torch_dtype,
 )
-from dynamicrubric.errors import UserError
+from dynamicrubric.errors import InstrumentError, UserError
 from dynamicrubric.verdicts import label_ids
 
 CRITERIA = ("Is it polite?", "Does it name a city?", "Is it short?")
@@ -119,9 +121,7 @@ def test_verdicts_come_in_order_whatever_their_neighbours(verifier: LanguageMode
 
 
 @pytest.mark.parametrize("budget", [Budget(1, 1), Budget(400, 300), Budget(8192, 8192)])
-def test_budget_changes_no_probability(
-    verifier: LanguageModelVerifier, budget: Budget
-) -> None:
+def test_budget_changes_no_probability(verifier: LanguageModelVerifier, budget: Budget) -> None:
     groups = verifier.questions(REQUESTS).groups
     expected = verifier.masses(groups, "single")
     for way in ("packed", "batched"):
@@ -150,7 +150,6 @@ def test_question_beyond_the_context_is_unscored_and_shifts_nothing(
     """Case 14: the middle one is too long; the others are as if it were not there."""
     long = JudgeRequest("word " * 5000, CRITERIA, 0, "Write a postcard.")
     [first, second] = verifier.judge(REQUESTS[:2])
-    assert verifier.judge([REQUESTS[0], long, REQUESTS[1]])[0] == pytest.approx(first)
     rows = verifier.judge([REQUESTS[0], long, REQUESTS[1]])
     assert [verdict.value for verdict in rows[0]] == [verdict.value for verdict in first]
     assert [verdict.reason for verdict in rows[1]] == ["too_long"] * 3
@@ -176,7 +175,7 @@ def test_question_of_exactly_the_context_is_asked_and_one_more_token_is_not(
 def test_masses_are_summed_over_every_spelling_in_the_vocabulary(
     tokenizer: PreTrainedTokenizerFast,
 ) -> None:
-    shares = {"Yes": 0.2, "Ġyes": 0.1, "yes": 0.1, "ĠNo": 0.1, "the": 0.5}
+    shares = {"Yes": 0.2, "Ġyes": 0.1, "yes": 0.1, "ĠNo": 0.1, "Ġthe": 0.5}
     missing = [token for token in shares if token not in tokenizer.get_vocab()]
     assert missing == []
     [[verdict]] = constant(tokenizer, shares, {}).judge([JudgeRequest("x", ("Is it?",), 0)])
@@ -196,7 +195,7 @@ def test_masses_are_summed_over_every_spelling_in_the_vocabulary(
 def test_floor_and_band_leave_verdicts_unscored(
     tokenizer: PreTrainedTokenizerFast, settings: dict[str, float], expected: str
 ) -> None:
-    made = replace(constant(tokenizer, {"yes": 0.4, "no": 0.1, "the": 0.5}, {}), **settings)
+    made = replace(constant(tokenizer, {"yes": 0.4, "no": 0.1, "Ġthe": 0.5}, {}), **settings)
     [[verdict]] = made.judge([JudgeRequest("x", ("Is it?",), 0)])
     assert (verdict.reason or verdict.value) == expected
 
@@ -212,7 +211,7 @@ def test_noise_floor_shows_what_the_batch_does_to_a_verdict(
     tokenizer: PreTrainedTokenizerFast,
 ) -> None:
     """Case 28: log-odds that rise by 0.02 with each row of the batch; 8 rows against one."""
-    noisy = constant(tokenizer, {"yes": 0.45, "no": 0.45, "the": 0.1}, {"yes": 0.02})
+    noisy = constant(tokenizer, {"yes": 0.45, "no": 0.45, "Ġthe": 0.1}, {"yes": 0.02})
     floor = noise_floor(noisy, REQUESTS)
     assert floor.band == pytest.approx(2 * 0.02 * 7 / 4, rel=1e-3)
     assert floor.largest == pytest.approx(
@@ -229,12 +228,21 @@ def test_verifier_is_loaded_from_a_folder_with_its_band_measured(
 ) -> None:
     verifier.model.save_pretrained(str(tmp_path))
     tokenizer.save_pretrained(str(tmp_path))
-    loaded = load_verifier(tmp_path, dtype="float32", coverage_floor=0.0)
+    loaded = load_verifier(tmp_path, dtype="float32", settings=Reading(coverage_floor=0.0))
     assert 0.0 < loaded.undecided_band < 1e-3
     assert shares_of_yes(loaded, REQUESTS) == pytest.approx(
         shares_of_yes(verifier, REQUESTS), abs=1e-4
     )
-    assert load_verifier(tmp_path, undecided_band=0.2).undecided_band == 0.2
+    wide = checked_verifier(loaded.model, tokenizer, Reading(undecided_band=0.2))
+    assert wide.undecided_band == 0.2
+
+
+def test_model_whose_answers_depend_on_the_batch_is_refused(
+    tokenizer: PreTrainedTokenizerFast,
+) -> None:
+    noisy = constant(tokenizer, {"yes": 0.45, "no": 0.45, "Ġthe": 0.1}, {"yes": 0.2})
+    with pytest.raises(InstrumentError, match="alone, in a batch and packed"):
+        checked_verifier(noisy.model, tokenizer)
 
 
 def test_language_that_the_vocabulary_lacks_is_refused(tokenizer: PreTrainedTokenizerFast) -> None:

@@ -1,0 +1,223 @@
+"""Time three ways of asking a verifier, in one run: a row a verdict, packed, and vLLM.
+
+Command: `python benchmarks/verdicts.py MODEL [--vllm-python PYTHON]`, MODEL being a checkpoint
+folder or hub id. Each prompt has K responses of about 150 words and G rubrics of M items; every
+response is judged on all G x M criteria.
+
+    a row each   one prompt a verdict in left-padded batches, its logits at the last place alone
+    packed       what the verifier does: each response once, its questions behind it
+    vLLM         the same token ids in a child process, prefix caching on, at the same number format
+
+`tokens` is what ran, padding included (for vLLM, what its cache did not hold, as it reports);
+`bound` is each response's beginning once and each question once. `difference` is the largest one in
+P(yes) from the packed way. Exits with 1 if packed and a row each differ by more than 1e-3 in
+float32, or if packed runs more than 1.1 times the bound.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import subprocess
+import sys
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated
+
+import torch
+import typer
+from rich.console import Console
+from rich.table import Table
+
+from dynamicrubric.engines.base import JudgeRequest
+from dynamicrubric.engines.packing import Group, Key, plan_batches, plan_layouts, token_bound
+from dynamicrubric.engines.verifier import (
+    Budget,
+    DtypeName,
+    LanguageModelVerifier,
+    Way,
+    load_verifier,
+    torch_dtype,
+)
+from dynamicrubric.seeds import generator_for
+
+MAX_DIFFERENCE = 1e-3
+MAX_OVER_BOUND = 1.1
+SUBJECTS = ("the harbour", "our old teacher", "a slow train", "the market", "this recipe")
+VERBS = ("opens early in", "reminds me of", "was painted for", "leaves again after")
+OBJECTS = ("the summer", "a quiet morning", "the long winter", "every holiday", "the first rain")
+QUALITIES = (
+    "polite",
+    "concrete",
+    "well ordered",
+    "free of repetition",
+    "honest about doubt",
+    "easy to read",
+    "written for the reader",
+    "free of slang",
+    "on the subject",
+    "calm in tone",
+)
+FORMS = (
+    "The response is {}.",
+    "The response would seem {} to most readers.",
+    "From its first sentence to its last, the response is {}.",
+)
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What one way took and found.
+
+    Attributes:
+        seconds: wall time of all verdicts.
+        tokens: tokens that ran.
+        shares: P(yes) of each question.
+    """
+
+    seconds: float
+    tokens: int
+    shares: dict[Key, float]
+
+
+def main(
+    model: Annotated[str, typer.Argument(help="Checkpoint folder or hub id.")],
+    prompts: Annotated[int, typer.Option(min=1, help="Prompts, each with a response set.")] = 1,
+    responses: Annotated[int, typer.Option(min=1, help="K, responses a prompt.")] = 8,
+    items: Annotated[int, typer.Option(min=1, help="M, items a rubric.")] = 8,
+    rubrics: Annotated[int, typer.Option(min=1, help="G, rubrics a prompt.")] = 4,
+    words: Annotated[int, typer.Option(min=0, help="Words a response, about.")] = 150,
+    dtype: Annotated[str, typer.Option(help="auto, float32 or bfloat16.")] = "auto",
+    threads: Annotated[int, typer.Option(min=1, help="Processor threads.")] = 2,
+    vllm_python: Annotated[Path | None, typer.Option(help="Python that has vLLM.")] = None,
+) -> None:
+    """Print verdicts a second, tokens, the bound and the largest difference of each way."""
+    torch.set_num_threads(threads)
+    assert dtype in ("auto", "float32", "bfloat16"), dtype
+    name: DtypeName = dtype  # type: ignore[assignment] # asserted above
+    verifier = load_verifier(model, dtype=name)
+    groups = make_groups(verifier, prompts, responses, items * rubrics, words)
+    outcomes = {
+        "a row each": time_here(verifier, groups, "batched"),
+        "packed": time_here(verifier, groups, "packed"),
+    }
+    if vllm_python is None:
+        typer.echo("vLLM is left out: --vllm-python names no interpreter that has it.")
+    else:
+        number_format = str(torch_dtype(name)).removeprefix("torch.")
+        outcomes["vLLM, prefix caching"] = time_vllm(
+            vllm_python, model, verifier, groups, number_format, threads
+        )
+    typer.echo(
+        f"{prompts} x K = {responses} responses of about {words} words, G = {rubrics} rubrics of "
+        f"M = {items} items; prefixes of {len(groups[0].prefix)} tokens, "
+        f"{verifier.model.dtype}, {threads} threads"
+    )
+    sys.exit(show(outcomes, token_bound(groups), verifier.model.dtype))
+
+
+def make_groups(
+    verifier: LanguageModelVerifier, prompts: int, responses: int, criteria: int, words: int
+) -> Sequence[Group]:
+    """Render requests: texts are drawn, so that no two responses begin alike."""
+    rng = generator_for("benchmark", "verdicts")
+
+    def pick(choices: Sequence[str]) -> str:
+        return choices[int(rng.integers(len(choices)))]
+
+    def response() -> str:
+        text = ""
+        while len(text.split()) < words:
+            text += f"{pick(SUBJECTS)} {pick(VERBS)} {pick(OBJECTS)}. ".capitalize()
+        return text.strip()
+
+    asked = [form.format(q) for form in FORMS for q in QUALITIES]
+    asked += [f"The response mentions {s} {n} times." for n in range(2, 40) for s in SUBJECTS]
+    requests = [
+        JudgeRequest(response(), asked[:criteria], 0, f"Write a letter about {pick(SUBJECTS)}.")
+        for _ in range(prompts)
+        for _ in range(responses)
+    ]
+    return verifier.questions(requests).groups
+
+
+def time_here(verifier: LanguageModelVerifier, groups: Sequence[Group], way: Way) -> Outcome:
+    """Ask all questions in this process, after two to warm up with."""
+    verifier.masses([Group(groups[0].prefix, groups[0].questions[:2])], way)
+    started = time.perf_counter()
+    masses = verifier.masses(groups, way)
+    seconds = time.perf_counter() - started
+    shares = {key: share(*pair) for key, pair in masses.items()}
+    return Outcome(seconds, num_tokens(verifier.budget, groups, way), shares)
+
+
+def num_tokens(budget: Budget, groups: Sequence[Group], way: Way) -> int:
+    """Return how many tokens run, padding included."""
+    if way == "packed":
+        layouts = plan_layouts(groups, budget=budget.tokens, fill=budget.fill)
+        return sum(len(layout.ids) for layout in layouts)
+    return sum(batch.num_tokens for batch in plan_batches(groups, budget=budget.tokens))
+
+
+def time_vllm(
+    python: Path,
+    model: str,
+    verifier: LanguageModelVerifier,
+    groups: Sequence[Group],
+    dtype: str,
+    threads: int,
+) -> Outcome:
+    """Ask all questions in a vLLM process; its start is not timed."""
+    keys = [(g, q) for g, group in enumerate(groups) for q in range(len(group.questions))]
+    job = {
+        "model": model,
+        "dtype": dtype,
+        "threads": threads,
+        "yes": verifier.labels.yes,
+        "no": verifier.labels.no,
+        "prompts": [[*groups[g].prefix, *groups[g].questions[q]] for g, q in keys],
+    }
+    child = Path(__file__).with_name("vllm_verdicts.py")
+    done = subprocess.run(
+        [str(python), str(child)],
+        input=json.dumps(job),
+        stdout=subprocess.PIPE,
+        text=True,
+        check=True,
+    )
+    answer = json.loads(done.stdout.splitlines()[-1])
+    shares = [share(yes, no) for yes, no in answer["masses"]]
+    return Outcome(answer["seconds"], answer["tokens"], dict(zip(keys, shares, strict=True)))
+
+
+def share(log_yes: float, log_no: float) -> float:
+    """Return P(yes) from the logarithms of two masses."""
+    return 1.0 / (1.0 + math.exp(min(log_no - log_yes, 700.0)))
+
+
+def show(outcomes: dict[str, Outcome], bound: int, dtype: torch.dtype) -> int:
+    """Print the table and return the exit code."""
+    packed = outcomes["packed"]
+    table = Table("way", "verdicts/s", "packed is faster by", "tokens", "x bound", "difference")
+    for name, one in outcomes.items():
+        difference = max(abs(one.shares[key] - packed.shares[key]) for key in packed.shares)
+        table.add_row(
+            name,
+            f"{len(one.shares) / one.seconds:.2f}",
+            f"{one.seconds / packed.seconds:.1f}",
+            str(one.tokens),
+            f"{one.tokens / bound:.2f}",
+            f"{difference:.1e}",
+        )
+    Console().print(table)
+    typer.echo(f"{len(packed.shares)} verdicts; the bound is {bound} tokens")
+    rows = outcomes["a row each"]
+    largest = max(abs(rows.shares[key] - packed.shares[key]) for key in packed.shares)
+    exact = dtype is not torch.float32 or largest <= MAX_DIFFERENCE
+    return 0 if exact and packed.tokens <= MAX_OVER_BOUND * bound else 1
+
+
+if __name__ == "__main__":
+    typer.run(main)
