@@ -33,7 +33,11 @@ from dynamicrubric.verdicts import verdict_from_logprobs
 
 PYTHON = Path(__file__).parents[2] / ".venv-vllm" / "bin" / "python"
 CONFIG = VllmConfig(
-    python=str(PYTHON), dtype="float32", max_model_len=512, kv_cache_gib=0.25, threads=1
+    python=str(PYTHON),
+    dtype="float32",
+    max_model_len=512,
+    kv_cache_gib=0.25,
+    start_seconds=3600.0,  # a busy machine takes long to import vLLM
 )
 SAMPLING = Sampling(temperature=1.0, min_p=0.0, max_tokens=12)
 PROMPTS = ["Write", "Write to Anna, from Lisbon", "Dear Anna, thank you " * 12]
