@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import ipaddress
 import os
+import time
+from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Annotated
 from urllib.parse import urlsplit
 
@@ -16,6 +18,7 @@ from dynamicrubric.errors import UserError
 from dynamicrubric.settings import Section
 
 if TYPE_CHECKING:
+    import httpx2
     import openai
 
 
@@ -31,7 +34,7 @@ class EndpointConfig(Section):
     allow_plain_http: bool = False
     """Let prompts and the key travel unencrypted to another machine."""
     timeout_seconds: Annotated[float, Field(gt=0.0)] = 120.0
-    """Longest wait for one answer."""
+    """Longest silence of the endpoint; an answer that is still trickling in then is given up."""
     max_attempts: Annotated[int, Field(ge=1, le=100)] = 6
     """Calls for one request before the endpoint counts as down."""
     max_wait_seconds: Annotated[float, Field(ge=0.0)] = 300.0
@@ -73,8 +76,37 @@ def client_of(config: EndpointConfig) -> openai.OpenAI:
         base_url=config.base_url,
         timeout=config.timeout_seconds,
         max_retries=0,
-        http_client=openai.DefaultHttpxClient(follow_redirects=False),
+        http_client=openai.DefaultHttpxClient(transport=_transport(config), follow_redirects=False),
     )
+
+
+def _transport(config: EndpointConfig) -> httpx2.HTTPTransport:
+    """Return a transport with a deadline for whole answers: HTTP clients have one for silences."""
+    import httpx2
+
+    class Bounded(httpx2.SyncByteStream):
+        def __init__(self, stream: Iterable[bytes], ends: float) -> None:
+            self._stream, self._ends = stream, ends
+
+        def __iter__(self) -> Iterator[bytes]:
+            for part in self._stream:
+                if time.monotonic() > self._ends:
+                    raise httpx2.ReadTimeout("the answer trickles in")
+                yield part
+
+        def close(self) -> None:
+            if isinstance(self._stream, httpx2.SyncByteStream):
+                self._stream.close()
+
+    class Transport(httpx2.HTTPTransport):
+        def handle_request(self, request: httpx2.Request) -> httpx2.Response:
+            ends = time.monotonic() + config.timeout_seconds
+            response = super().handle_request(request)
+            assert isinstance(response.stream, httpx2.SyncByteStream)
+            response.stream = Bounded(response.stream, ends)
+            return response
+
+    return Transport(limits=httpx2.Limits(max_connections=config.max_concurrency))
 
 
 def _check_address(config: EndpointConfig) -> bool:

@@ -193,7 +193,7 @@ class Endpoint:
             return BadReply("unencodable", str(error))
         finally:
             self._meter.add(time.monotonic() - started, body)
-        if body is None or "error" in body:  # some gateways send errors as HTTP 200
+        if body is None or body.get("error"):  # some gateways send errors as HTTP 200
             cut = response.text[:200]
             return _Trouble(f"a malformed answer ({cut!r})", BadReply("malformed_reply", cut))
         return body

@@ -18,6 +18,8 @@ class Answer:
     body: Any
     status: int = 200
     headers: Mapping[str, str] = field(default_factory=dict)
+    trickles: bool = False
+    """Blanks arrive one by one, as gateways keep a connection open, and the body never does."""
 
 
 @dataclass
@@ -64,8 +66,11 @@ def serving(answer: Callable[[Asked, int], Answer]) -> Iterator[FakeEndpoint]:
             self.send_response(found.status)
             for name, value in {"content-type": "application/json", **found.headers}.items():
                 self.send_header(name, value)
-            self.send_header("content-length", str(len(data)))
+            length = 1 << 20 if found.trickles else len(data)
+            self.send_header("content-length", str(length))
             self.end_headers()
+            while found.trickles and not fake.released.wait(0.02):
+                self.wfile.write(b" ")
             self.wfile.write(data)
 
         do_POST = do_GET = _handle

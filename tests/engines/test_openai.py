@@ -310,6 +310,20 @@ def test_answer_that_does_not_come_in_time_is_asked_for_again(bench: Bench) -> N
     assert len(bench.fake.asked) >= 2
 
 
+def test_answer_that_trickles_in_is_given_up_at_its_deadline(bench: Bench) -> None:
+    settings = {"timeout_seconds": 0.5, "max_attempts": 100}
+    trickle = Answer(chat("no"), trickles=True)
+    assert judge(bench.engine(always(trickle, Answer(chat("yes"))), settings=settings)).value == (
+        "yes"
+    )
+    assert len(bench.fake.asked) >= 2
+
+
+def test_answer_with_an_empty_error_field_is_an_answer(bench: Bench) -> None:
+    engine = bench.engine(always(Answer(chat("yes") | {"error": None})))
+    assert (judge(engine).value, len(bench.fake.asked)) == ("yes", 1)
+
+
 def test_endpoint_that_never_answers_in_time_is_a_broken_instrument(bench: Bench) -> None:
     def answer(_: Asked, __: int) -> Answer:
         bench.fake.released.wait()
