@@ -40,14 +40,15 @@ class TokenSampling:
         temperature: 0 takes the likeliest token.
         min_p: floor relative to the likeliest token.
         max_tokens: longest completion.
-        logprobs: so many of the likeliest tokens are told in each place.
+        logprobs: so many of the likeliest tokens are told in each place; at 1 a backend may tell
+            the sampled token's alone.
         label_ids: instead of the likeliest, these tokens.
     """
 
     temperature: float
     min_p: float
     max_tokens: int
-    logprobs: int = 0
+    logprobs: int = 1
     label_ids: tuple[int, ...] = ()
 
 
@@ -59,7 +60,7 @@ class Completion:
         token_ids: the end token included when there is one.
         finish_reason: `stop` at an end token, `length` when cut.
         logprobs: raw log-probability of each token, shape (tokens,).
-        top: (token id, raw log-probability) pairs in each place, shape (tokens, pairs).
+        top: (token id, raw log-probability) pairs in each place, shape (tokens, pairs), or ().
     """
 
     token_ids: tuple[int, ...]
@@ -128,7 +129,7 @@ class TokenEngine(ABC):
 
         A prompt that leaves no room for a token fails as "too_long" and takes no other with it.
         """
-        asked = TokenSampling(sampling.temperature, sampling.min_p, sampling.max_tokens, 1)
+        asked = TokenSampling(sampling.temperature, sampling.min_p, sampling.max_tokens)
         answers = self._complete_fitting(requests, asked)
         return [
             self._generation(request, answer)

@@ -165,8 +165,9 @@ class _Engine:
             request["prompt_ids"] for request in requests
         ]:
             raise RuntimeError("vLLM ran other prompts than those asked: a second BOS, or an order")
+        tells_top = bool(sampling["label_ids"]) or sampling["logprobs"] > 1
         return [
-            {"id": request["id"], **_completion(output.outputs[0])}
+            {"id": request["id"], **_completion(output.outputs[0], tells_top)}
             for request, output in zip(requests, outputs, strict=True)
         ]
 
@@ -192,7 +193,7 @@ def _params(seed: int, sampling: Mapping[str, Any]) -> Any:  # noqa: ANN401
     )
 
 
-def _completion(output: Any) -> dict[str, Any]:  # noqa: ANN401
+def _completion(output: Any, tells_top: bool) -> dict[str, Any]:  # noqa: ANN401
     positions = output.logprobs or []
     return {
         "token_ids": list(output.token_ids),
@@ -201,9 +202,9 @@ def _completion(output: Any) -> dict[str, Any]:  # noqa: ANN401
             position[token].logprob
             for token, position in zip(output.token_ids, positions, strict=False)
         ],
-        "top": [
-            [[token, one.logprob] for token, one in position.items()] for position in positions
-        ],
+        "top": [[[token, one.logprob] for token, one in position.items()] for position in positions]
+        if tells_top
+        else [],
     }
 
 
