@@ -1,8 +1,9 @@
 """Time three ways of asking a verifier, in one run: a row a verdict, packed, and vLLM.
 
-Command: `python benchmarks/verdicts.py MODEL [--vllm-python PYTHON]`, MODEL being a checkpoint
-folder or hub id. Each prompt has K responses of about 150 words and G rubrics of M items; every
-response is judged on all G x M criteria.
+Command: `python benchmarks/verdicts.py MODEL [--vllm-python PYTHON] [--texts FILE]`, MODEL being a
+checkpoint folder or hub id. Each prompt has K responses of about 150 words and G rubrics of M
+items; every response is judged on all G x M criteria. The responses are drawn from a few plain
+words; FILE has real ones (JSONL, `prompt` and `responses` in each line).
 
     a row each   one prompt a verdict in left-padded batches, its logits at the last place alone
     packed       what the verifier does: each response once, its questions behind it
@@ -18,11 +19,13 @@ from __future__ import annotations
 
 import json
 import math
+import statistics
 import subprocess
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
 from typing import Annotated
 
@@ -88,17 +91,19 @@ def main(
     responses: Annotated[int, typer.Option(min=1, help="K, responses a prompt.")] = 8,
     items: Annotated[int, typer.Option(min=1, help="M, items a rubric.")] = 8,
     rubrics: Annotated[int, typer.Option(min=1, help="G, rubrics a prompt.")] = 4,
-    words: Annotated[int, typer.Option(min=0, help="Words a response, about.")] = 150,
-    dtype: Annotated[str, typer.Option(help="auto, float32 or bfloat16.")] = "auto",
+    words: Annotated[int, typer.Option(min=1, help="Words a response, about.")] = 150,
+    texts: Annotated[Path | None, typer.Option(help="JSONL with prompts and responses.")] = None,
+    dtype: Annotated[DtypeName, typer.Option(help="Number format.")] = "auto",
     threads: Annotated[int, typer.Option(min=1, help="Processor threads.")] = 2,
     vllm_python: Annotated[Path | None, typer.Option(help="Python that has vLLM.")] = None,
 ) -> None:
     """Print verdicts a second, tokens, the bound and the largest difference of each way."""
     torch.set_num_threads(threads)
-    assert dtype in ("auto", "float32", "bfloat16"), dtype
-    name: DtypeName = dtype  # type: ignore[assignment] # asserted above
-    verifier = load_verifier(model, dtype=name)
-    groups = make_groups(verifier, prompts, responses, items * rubrics, words)
+    verifier = load_verifier(model, dtype=dtype)
+    criteria = make_criteria(items * rubrics)
+    pairs = read_pairs(texts, words) if texts else drawn_pairs(words)
+    requests = [JudgeRequest(r, criteria, 0, p) for p, r in islice(pairs, prompts * responses)]
+    groups = verifier.questions(requests).groups
     outcomes = {
         "a row each": time_here(verifier, groups, "batched"),
         "packed": time_here(verifier, groups, "packed"),
@@ -106,41 +111,45 @@ def main(
     if vllm_python is None:
         typer.echo("vLLM is left out: --vllm-python names no interpreter that has it.")
     else:
-        number_format = str(torch_dtype(name)).removeprefix("torch.")
+        number_format = str(torch_dtype(dtype)).removeprefix("torch.")
         outcomes["vLLM, prefix caching"] = time_vllm(
             vllm_python, model, verifier, groups, number_format, threads
         )
     typer.echo(
         f"{prompts} x K = {responses} responses of about {words} words, G = {rubrics} rubrics of "
-        f"M = {items} items; prefixes of {len(groups[0].prefix)} tokens, "
+        f"M = {items} items; prefixes of "
+        f"{statistics.fmean(len(group.prefix) for group in groups):.0f} tokens, questions of "
+        f"{statistics.fmean(len(q) for q in groups[0].questions):.0f}, "
         f"{verifier.model.dtype}, {threads} threads"
     )
     sys.exit(show(outcomes, token_bound(groups), verifier.model.dtype))
 
 
-def make_groups(
-    verifier: LanguageModelVerifier, prompts: int, responses: int, criteria: int, words: int
-) -> Sequence[Group]:
-    """Render requests: texts are drawn, so that no two responses begin alike."""
+def make_criteria(number: int) -> list[str]:
+    """Return different criteria of 5 to 15 words."""
+    made = [form.format(quality) for form in FORMS for quality in QUALITIES]
+    made += [f"The response mentions {s} {n} times." for n in range(2, 40) for s in SUBJECTS]
+    return made[:number]
+
+
+def drawn_pairs(words: int) -> Iterator[tuple[str, str]]:
+    """Yield prompts and responses of plain words, no two alike."""
     rng = generator_for("benchmark", "verdicts")
-
-    def pick(choices: Sequence[str]) -> str:
-        return choices[int(rng.integers(len(choices)))]
-
-    def response() -> str:
-        text = ""
+    while True:
+        subject, text = SUBJECTS[int(rng.integers(len(SUBJECTS)))], ""
         while len(text.split()) < words:
-            text += f"{pick(SUBJECTS)} {pick(VERBS)} {pick(OBJECTS)}. ".capitalize()
-        return text.strip()
+            parts = (part[int(rng.integers(len(part)))] for part in (SUBJECTS, VERBS, OBJECTS))
+            text += " ".join(parts).capitalize() + ". "
+        yield f"Write a letter about {subject}.", text.strip()
 
-    asked = [form.format(q) for form in FORMS for q in QUALITIES]
-    asked += [f"The response mentions {s} {n} times." for n in range(2, 40) for s in SUBJECTS]
-    requests = [
-        JudgeRequest(response(), asked[:criteria], 0, f"Write a letter about {pick(SUBJECTS)}.")
-        for _ in range(prompts)
-        for _ in range(responses)
-    ]
-    return verifier.questions(requests).groups
+
+def read_pairs(path: Path, words: int) -> Iterator[tuple[str, str]]:
+    """Yield prompts of at most 60 words with responses of about `words`, in the file's order."""
+    for line in path.read_text(encoding="utf-8").splitlines():
+        row = json.loads(line)
+        for response in row["responses"] if len(row["prompt"].split()) <= 60 else ():
+            if 0.8 * words <= len(response.split()) <= 1.2 * words:
+                yield row["prompt"], response
 
 
 def time_here(verifier: LanguageModelVerifier, groups: Sequence[Group], way: Way) -> Outcome:

@@ -28,7 +28,7 @@ def main() -> None:
         model=job["model"],
         dtype=job["dtype"],
         enable_prefix_caching=True,
-        block_size=16,  # the CPU's 128 would run up to 127 shared tokens again for each question
+        block_size=32,  # the CPU's 128 would run up to 127 shared tokens again a question
         max_model_len=longest + 1,
         skip_tokenizer_init=True,
         seed=0,

@@ -57,6 +57,7 @@ class BlockIndex:
     Attributes:
         prefix: slice of the prefix.
         questions: slice of all its questions.
+        everything: slice of both.
         gather: place of each question's tokens among them, shape (n, longest); padding repeats the
             first.
         real: which of those are no padding, shape (n, longest).
@@ -67,6 +68,7 @@ class BlockIndex:
         end = block.start + block.prefix
         self.prefix = slice(block.start, end)
         self.questions = slice(end, block.starts[-1] + block.lengths[-1])
+        self.everything = slice(block.start, self.questions.stop)
         starts = torch.tensor(block.starts, device=device)[:, None] - end
         lengths = torch.tensor(block.lengths, device=device)[:, None]
         self._steps = torch.arange(max(block.lengths), device=device)
@@ -148,10 +150,15 @@ def packed_attention(
             is_causal=masks.prefix is None,
             scale=scale,
         )
-        asked = query[0, :, block.questions].float().contiguous() * scale
-        output[0, :, block.questions] = _attend_questions(
-            asked, key[0].float(), value[0].float(), block, masks
+        asked, seen, kept = (
+            tensor[0, :, places].float().contiguous()
+            for tensor, places in (
+                (query, block.questions),
+                (key, block.everything),
+                (value, block.everything),
+            )
         )
+        output[0, :, block.questions] = _attend_questions(asked * scale, seen, kept, block, masks)
     return output.transpose(1, 2), None
 
 
@@ -174,22 +181,21 @@ def _attend_questions(
 
     Args:
         query: the questions' tokens, scaled; shape (heads, question tokens, width).
-        key: the row's, shape (key heads, L, width).
-        value: the row's, shape (key heads, L, width).
+        key: the whole block's, shape (key heads, prefix + question tokens, width).
+        value: the whole block's, of the same shape.
         block: where they stand.
         masks: what may be looked at.
     """
     heads, num_tokens, width = query.shape
+    length = block.prefix.stop - block.prefix.start
     # Query heads that share a key head become further queries of it: keys are not repeated.
     folded = query.view(len(key), -1, width)
-    scores = folded @ key[:, block.prefix].transpose(1, 2)
+    scores = folded @ key[:, :length].transpose(1, 2)
     if masks.shared is not None:
         scores.view(heads, num_tokens, -1).masked_fill_(~masks.shared, _UNSEEN)
-    shared = _half(scores, value[:, block.prefix])
+    shared = _half(scores, value[:, :length])
 
-    own_key, own_value = (
-        tensor[:, block.questions][:, None, block.gather] for tensor in (key, value)
-    )
+    own_key, own_value = (tensor[:, length:][:, None, block.gather] for tensor in (key, value))
     own_query = query[:, block.gather].view(len(key), -1, *block.real.shape, width)
     scores = (own_query @ own_key.transpose(-1, -2)).masked_fill_(~masks.own, _UNSEEN)
     own = _half(scores, own_value)

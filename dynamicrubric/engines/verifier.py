@@ -71,7 +71,8 @@ class Budget:
     """How many tokens run at once; changes no verdict beyond the noise floor.
 
     Attributes:
-        tokens: most tokens of one pass or batch, padding included.
+        tokens: most tokens of one pass or batch, padding included. A pass needs memory for their
+            activations, and in each layer for (tokens / 2)^2 scores a head at the very worst.
         fill: a packed pass that has this many takes no further response. On a CPU a pass of a few
             hundred tokens keeps the cores busy and its activations in cache; a GPU wants more.
     """
@@ -81,7 +82,7 @@ class Budget:
 
 
 CPU_BUDGET: Final = Budget(tokens=8192, fill=256)
-GPU_BUDGET: Final = Budget(tokens=16_384, fill=8192)
+GPU_BUDGET: Final = Budget(tokens=8192, fill=4096)
 
 
 class Masses(NamedTuple):

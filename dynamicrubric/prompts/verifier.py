@@ -1,8 +1,10 @@
 """What a language model that verifies is asked: one response, one criterion, yes or no.
 
-The text is `texts/verifier.txt`. Its last place is the criterion's, so that all questions about
-one response share everything before it: engines compute that part once (packed verification, or
-a server's prefix cache). Contents are put in in one pass: braces inside them are inert.
+The conversation is `texts/verifier.txt`. Two questions with their answers come first: without them
+SmolLM2 begins its answer with yes or no less than a quarter of the time. The criterion comes last,
+so all questions about one response share everything before it, and engines compute that part once
+(packed verification, or a server's prefix cache). Contents are put in in one pass: braces and
+headings inside them are inert.
 """
 
 from __future__ import annotations
@@ -15,8 +17,8 @@ from typing import Final
 
 from dynamicrubric.prompts.chat import ChatFrame, Message
 
+_TURN: Final = re.compile(r"^\[(user|assistant)\]\n", re.MULTILINE)
 _PLACE: Final = re.compile(r"\{(prompt|response)\}")
-_QUESTION: Final = "{criterion}"
 
 
 def verifier_messages(prompt: str, response: str, criterion: str) -> list[Message]:
@@ -27,20 +29,22 @@ def verifier_messages(prompt: str, response: str, criterion: str) -> list[Messag
         response: the text to judge.
         criterion: the criterion sentence.
     """
-    [(role, content)] = verifier_context(prompt, response)
-    return [(role, content + verifier_question(criterion))]
+    *before, (role, content) = verifier_context(prompt, response)
+    return [*before, (role, content + verifier_question(criterion))]
 
 
 def verifier_context(prompt: str, response: str) -> list[Message]:
     """Return the conversation up to where the criterion is put, common to all criteria."""
     values = {"prompt": prompt, "response": response}
-    context = _template(bool(prompt)).split(_QUESTION)[0]
-    return [("user", _PLACE.sub(lambda place: values[place[1]], context))]
+    return [
+        (role, _PLACE.sub(lambda place: values[place[1]], content))
+        for role, content in _turns(bool(prompt))
+    ]
 
 
 def verifier_question(criterion: str) -> str:
     """Return what goes on from `verifier_context`: a colon, so that no token crosses the cut."""
-    return ": " + criterion + _template(True).split(_QUESTION)[1]
+    return f": {criterion}"
 
 
 def context_ids(frame: ChatFrame, prompt: str, response: str) -> list[int]:
@@ -50,7 +54,7 @@ def context_ids(frame: ChatFrame, prompt: str, response: str) -> list[int]:
 
 def question_ids(frame: ChatFrame, criterion: str) -> list[int]:
     """Return the ids that follow: the criterion, and the frame that asks for the answer."""
-    return frame.split([("user", "")], verifier_question(criterion))[1]
+    return frame.split(verifier_context("", ""), verifier_question(criterion))[1]
 
 
 def verifier_ids(
@@ -61,14 +65,20 @@ def verifier_ids(
 
 
 def verifier_prompt_hash() -> str:
-    """Short hash of the text, for the identity of whatever rests on verdicts."""
-    return hashlib.sha256(_template(True).encode()).hexdigest()[:16]
+    """Short hash of the conversation, for the identity of whatever rests on verdicts."""
+    return hashlib.sha256(_text().encode()).hexdigest()[:16]
+
+
+@lru_cache(maxsize=1)
+def _text() -> str:
+    return resources.files("dynamicrubric.prompts").joinpath("texts/verifier.txt").read_text("utf-8")
 
 
 @lru_cache(maxsize=2)
-def _template(with_prompt: bool) -> str:
-    text = (
-        resources.files("dynamicrubric.prompts").joinpath("texts/verifier.txt").read_text("utf-8")
+def _turns(with_prompt: bool) -> tuple[Message, ...]:
+    _, *parts = _TURN.split(_text())
+    contents = (
+        [p for p in part.strip().split("\n\n") if with_prompt or "{prompt}" not in p]
+        for part in parts[1::2]
     )
-    paragraphs = text.rstrip("\n").split("\n\n")
-    return "\n\n".join(p for p in paragraphs if with_prompt or "{prompt}" not in p)
+    return tuple(zip(parts[::2], map("\n\n".join, contents), strict=True))

@@ -8,7 +8,13 @@ from hypothesis import strategies as st
 
 from dynamicrubric.errors import UserError
 from dynamicrubric.types import Verdict
-from dynamicrubric.verdicts import LANGUAGES, read_verdict_text, verdict_from_logprobs
+from dynamicrubric.verdicts import (
+    LANGUAGES,
+    label_ids,
+    read_verdict_text,
+    verdict_from_logprobs,
+    verdict_from_masses,
+)
 
 ALL = tuple(LANGUAGES)
 WORDS = frozenset[str]().union(*(words.yes | words.no for words in LANGUAGES.values()))
@@ -223,3 +229,47 @@ def test_logprobs_swapping_the_labels_swaps_the_verdict(top: dict[str, float], b
     assert mirrored.p_yes == pytest.approx(1.0 - verdict.p_yes)
     if abs(abs(verdict.p_yes - 0.5) - band) > 1e-9:
         assert mirrored.value == opposite[verdict.value]
+
+
+def test_label_ids_are_all_spellings_of_the_configured_languages() -> None:
+    texts = [" Yes", "yes", "YES", "No", "Nope", "Ja", '"No', "да", "", "y", "Note", " no"]
+    tokens = dict(enumerate(texts))
+    assert label_ids(tokens) == ((0, 1, 2), (3, 6, 11))
+    with pytest.raises(UserError, match="2 tokens for yes and 0 for no"):
+        label_ids(tokens, languages=("de", "ru"))
+
+
+@pytest.mark.parametrize(
+    ("yes", "no", "expected"),
+    [
+        (0.6, 0.2, "yes"),
+        (0.2, 0.6, "no"),
+        (0.3, 0.1, "low_coverage"),
+        (0.41, 0.40, "undecided"),
+        (0.0, 0.9, "no"),
+        (0.0, 0.0, "no_usable_probability"),
+        (math.nan, 0.5, "no_usable_probability"),
+        (0.9, 0.9, "no_usable_probability"),
+    ],
+)
+def test_masses_decide_above_the_floor_and_outside_the_band(
+    yes: float, no: float, expected: str
+) -> None:
+    verdict = verdict_from_masses(yes, no, coverage_floor=0.5, undecided_band=0.02)
+    assert (verdict.reason or verdict.value) == expected
+    if verdict.p_yes is not None:
+        assert verdict.p_yes == pytest.approx(yes / (yes + no))
+
+
+@given(tables)
+@settings(max_examples=100, deadline=None)
+def test_masses_of_a_table_that_has_both_labels_decide_as_the_table_does(
+    top: dict[str, float],
+) -> None:
+    yes, no = (
+        math.fsum(math.exp(top[token]) for token in some if token in top)
+        for some in ((" Yes", "yes"), ("No", " no", "NO"))
+    )
+    if yes and no:
+        expected = verdict_from_logprobs(top, coverage_floor=0.0).p_yes
+        assert verdict_from_masses(yes, no, coverage_floor=0.0).p_yes == pytest.approx(expected)
