@@ -63,7 +63,7 @@ def save_chat_model(folder: Path, seed: int) -> Path:
         num_attention_heads=2,
         num_key_value_heads=2,
         head_dim=32,
-        max_position_embeddings=1024,
+        max_position_embeddings=4096,
         initializer_range=0.15,
         bos_token_id=tokenizer.bos_token_id,
         eos_token_id=tokenizer.eos_token_id,

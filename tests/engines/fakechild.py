@@ -41,7 +41,7 @@ class FakeModel:
             "vllm": "0.fake",
             "torch": "none",
             "dtype": "float32",
-            "max_model_len": 600,
+            "max_model_len": 3000,
             "block_size": 128,
             "prefix_caching": self.does != "no prefix caching",
             "logprobs_mode": "raw_logprobs",

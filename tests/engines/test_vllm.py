@@ -125,13 +125,13 @@ def test_seed_reaches_the_engine_whole(bench: Bench) -> None:
 
 def test_prompt_too_long_fails_alone_and_shifts_nothing(bench: Bench) -> None:
     engine = bench.engine(bench.checkpoint())
-    short, exact, long = [7, 41], [7] * 600, [7] * 200_000
+    short, exact, long = [7, 41], [7] * 3000, [7] * 200_000
     found = ask(engine, short, exact, short, long, short)
     (alone,) = ask(engine, short)
     assert [one.failure for one in found] == [None, "too_long", None, "too_long", None]
     assert found[0] == found[2] == found[4] == alone
     assert (found[1].text, found[1].finish_reason) == ("", "length")
-    longest = ask(engine, [7] * 599)[0]
+    longest = ask(engine, [7] * 2999)[0]
     assert longest.failure is None
 
 

@@ -35,7 +35,7 @@ PYTHON = Path(__file__).parents[2] / ".venv-vllm" / "bin" / "python"
 CONFIG = VllmConfig(
     python=str(PYTHON),
     dtype="float32",
-    max_model_len=512,
+    max_model_len=3000,
     kv_cache_gib=0.25,
     start_seconds=3600.0,  # a busy machine takes long to import vLLM
 )
@@ -196,7 +196,7 @@ def test_prompt_as_long_as_the_context_fails_alone(
     """Case 14."""
     short = requests[0]
     room = engine.max_model_len
-    lengths = [GenerateRequest([*short.prompt_ids, *[60] * 600][:n], 1) for n in (room, room - 1)]
+    lengths = [GenerateRequest([*short.prompt_ids, *[60] * room][:n], 1) for n in (room, room - 1)]
     long = GenerateRequest([60] * 5000, 1)
     found = engine.generate([short, lengths[0], lengths[1], long, short], SAMPLING)
     assert [one.failure for one in found] == [None, "too_long", None, "too_long", None]
@@ -289,9 +289,16 @@ def served(checkpoint: Path, tmp_path: Path) -> Iterator[str]:
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port = probe.getsockname()[1]
-    command = [str(PYTHON.parent / "vllm"), "serve", str(checkpoint), "--host", "127.0.0.1"]
-    command += ["--port", str(port), "--served-model-name", "tiny", "--dtype", "float32"]
-    command += ["--max-model-len", "512", "--enforce-eager", "--kv-cache-memory-bytes", "268435456"]
+    options = {
+        "--host": "127.0.0.1",
+        "--port": str(port),
+        "--served-model-name": "tiny",
+        "--dtype": "float32",
+        "--max-model-len": "3000",
+        "--kv-cache-memory-bytes": str(1 << 28),
+    }
+    command = [str(PYTHON.parent / "vllm"), "serve", str(checkpoint), "--enforce-eager"]
+    command += chain.from_iterable(options.items())
     log = (tmp_path / "serve.log").open("wb")
     server = subprocess.Popen(
         command,
@@ -349,5 +356,5 @@ def test_server_gives_what_the_child_gives(
     for criterion, verdict in zip(request.criteria, row, strict=True):
         expected_p = reference_p_yes(engine, model, tokenizer, request, criterion)  # type: ignore[arg-type]
         assert verdict.p_yes == pytest.approx(expected_p, abs=1e-3)
-    assert engine.generate([GenerateRequest([60] * 512, 1)], SAMPLING)[0].failure == "too_long"
+    assert engine.generate([GenerateRequest([60] * 3000, 1)], SAMPLING)[0].failure == "too_long"
     assert engine.cost.prompt_tokens > 0

@@ -27,7 +27,7 @@ from dynamicrubric.errors import InstrumentError, UserError
 from dynamicrubric.prompts.chat import ChatFrame
 
 SAMPLING = Sampling(temperature=0.5, min_p=0.1, max_tokens=40)
-MODELS = {"object": "list", "data": [{"id": "tiny", "max_model_len": 64}]}
+MODELS = {"object": "list", "data": [{"id": "tiny", "max_model_len": 600}]}
 PROBE = tuple(range(10, 50))
 WORDS = {30: "yes", 31: " Yes", 32: "no"}
 CODEC = Codec(
@@ -57,8 +57,8 @@ class FakeServer:
         if asked.path.endswith("/models"):
             return Answer(MODELS)
         body = asked.body
-        if len(body["prompt"]) + body["max_tokens"] > 64:
-            return failure("This model's maximum context length is 64 tokens.")
+        if len(body["prompt"]) + body["max_tokens"] > 600:
+            return failure("This model's maximum context length is 600 tokens.")
         key = json.dumps([body["prompt"], body["cache_salt"] if self._salted else ""])
         weights = self._cache.setdefault(key, self.weights) if self._remembers else self.weights
         answer = completion(body, weights)
@@ -154,7 +154,7 @@ def test_generation_sends_ids_and_overrides_the_model_s_own_sampling(bench: Benc
 
 def test_limit_leaves_room_for_the_prompt(bench: Bench) -> None:
     engine = bench.engine(FakeServer())
-    found = engine.generate([GenerateRequest([7] * n, 1) for n in (60, 64, 63)], SAMPLING)
+    found = engine.generate([GenerateRequest([7] * n, 1) for n in (590, 600, 599)], SAMPLING)
     assert [one.failure for one in found] == [None, "too_long", None]
     assert bench.last()["max_tokens"] == 1
 
