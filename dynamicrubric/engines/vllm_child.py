@@ -31,6 +31,7 @@ from typing import Any, BinaryIO
 
 MAX_MESSAGE_BYTES = 1 << 30
 _PROGRESS_SECONDS = 1.0
+_CPU_BATCH_TOKENS = 4096
 _LENGTH = struct.Struct(">I")
 _MODEL_FILES = (".safetensors", ".json", ".jinja", ".model", ".txt")
 _NOT_THE_MODEL = frozenset({"record.json", "trainer_state.json", "training_args.json"})
@@ -127,7 +128,7 @@ class _Engine:
             generation_config="vllm",  # the checkpoint's sampling defaults are not ours
             enable_prefix_caching=True,
             logprobs_mode="raw_logprobs",
-            **settings["engine"],
+            **_for_platform(settings["engine"]),
         )
         # After loading: the parent compares it with the hash from before.
         self._hash = checkpoint_hash(settings["checkpoint"])
@@ -170,6 +171,21 @@ class _Engine:
             {"id": request["id"], **_completion(output.outputs[0], tells_top)}
             for request, output in zip(requests, outputs, strict=True)
         ]
+
+
+def _for_platform(arguments: Mapping[str, Any]) -> dict[str, Any]:
+    """Return vLLM's arguments, on a CPU without chunked prefill.
+
+    Where a prompt is cut into chunks, vLLM 0.32 rewinds a seeded request's generator, which CPU
+    generators cannot do ("CPU Generator does not use offset"): the engine dies.
+    """
+    from vllm.platforms import current_platform
+
+    if not current_platform.is_cpu():
+        return dict(arguments)
+    budget = max(_CPU_BATCH_TOKENS, arguments["max_model_len"])  # a prompt goes in whole
+    whole = {"enable_chunked_prefill": False, "max_num_batched_tokens": budget}
+    return {**arguments, **whole}
 
 
 def _params(seed: int, sampling: Mapping[str, Any]) -> Any:  # noqa: ANN401

@@ -120,6 +120,8 @@ class VllmChild:
         Raises:
             InstrumentError: the child crashed or stalled; it is gone.
         """
+        if self._closed:
+            raise InstrumentError(f"{self._what} has ended. {self._log()}")
         try:
             try:
                 vllm_child.write_message(self._requests, message)

@@ -5,6 +5,9 @@ Which weights a server has it does not say, so they are proven by a probe before
 asked; and every request carries the checkpoint's hash as the salt of the server's prefix cache, so
 that blocks of earlier weights are never found again.
 
+On a CPU the server has to be started with --no-enable-chunked-prefill: vLLM 0.32 dies there of a
+seeded request whose prompt it cuts into chunks.
+
 The model's own sampling defaults (generation_config.json) are overridden one by one, since a
 server applies them to whatever a request leaves open.
 """

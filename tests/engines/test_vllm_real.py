@@ -182,6 +182,7 @@ def test_completions_end_at_every_end_token_and_are_cut_at_the_limit(
     assert engine.codec.end_ids == ends
     many = [GenerateRequest(requests[0].prompt_ids, seed) for seed in range(300)]
     found = engine.generate(many, Sampling(temperature=2.0, min_p=0.0, max_tokens=30))
+    assert sum(len(one.prompt_ids) for one in many) > 4096, "all prompts fit into one step"
     assert {one.finish_reason for one in found} == {"stop", "length"}
     assert {one.token_ids[-1] for one in found if one.finish_reason == "stop"} == ends
     for one in found:
@@ -298,6 +299,7 @@ def served(checkpoint: Path, tmp_path: Path) -> Iterator[str]:
         "--kv-cache-memory-bytes": str(1 << 28),
     }
     command = [str(PYTHON.parent / "vllm"), "serve", str(checkpoint), "--enforce-eager"]
+    command += ["--no-enable-chunked-prefill", "--max-num-batched-tokens", "4096"]
     command += chain.from_iterable(options.items())
     log = (tmp_path / "serve.log").open("wb")
     server = subprocess.Popen(
