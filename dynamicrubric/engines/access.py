@@ -1,0 +1,135 @@
+"""Which endpoint is called, and what it takes to be let in.
+
+The key comes from an environment variable alone and is in no message. Plain http is for loopback.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import os
+import time
+from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING, Annotated
+from urllib.parse import urlsplit
+
+from pydantic import Field
+
+from dynamicrubric.errors import UserError
+from dynamicrubric.settings import Section
+
+if TYPE_CHECKING:
+    import httpx2
+    import openai
+
+
+class EndpointConfig(Section):
+    """An OpenAI-compatible endpoint and how it is called."""
+
+    base_url: str
+    """Address up to and with the version, such as http://127.0.0.1:8000/v1."""
+    model: str
+    """Name that the endpoint knows the model by."""
+    key_variable: str = "OPENAI_API_KEY"
+    """Environment variable with the key. On loopback it may be unset."""
+    allow_plain_http: bool = False
+    """Let prompts and the key travel unencrypted to another machine."""
+    timeout_seconds: Annotated[float, Field(gt=0.0)] = 120.0
+    """Longest silence of the endpoint; an answer that is still trickling in then is given up."""
+    max_attempts: Annotated[int, Field(ge=1, le=100)] = 6
+    """Calls for one request before the endpoint counts as down."""
+    max_wait_seconds: Annotated[float, Field(ge=0.0)] = 300.0
+    """Longest pause that the endpoint may ask for (Retry-After)."""
+    requests_per_minute: Annotated[float, Field(ge=0.0)] = 0.0
+    """Most calls started in a minute, evenly spaced; 0 sets no limit."""
+    max_concurrency: Annotated[int, Field(ge=1, le=1024)] = 8
+    """Most calls at a time."""
+    token_limit_field: str = "max_tokens"
+    """What the endpoint calls the limit: newer OpenAI models want `max_completion_tokens`."""
+
+
+def client_of(config: EndpointConfig) -> openai.OpenAI:
+    """Return the SDK's client, without retries of its own.
+
+    Raises:
+        UserError: the package `openai` is missing, or address or key will not do.
+    """
+    local = _check_address(config)
+    key = os.environ.get(config.key_variable, "").strip()
+    if not key and not local:
+        raise UserError(
+            doing=f"calling the model {config.model!r} at {config.base_url}",
+            got=f"no environment variable {config.key_variable}",
+            expected="the endpoint's key in it",
+            remedy=f"export {config.key_variable}, or name another variable in key_variable",
+        )
+    try:
+        import openai
+    except ImportError:
+        raise UserError(
+            doing="calling an OpenAI-compatible endpoint",
+            got="no package `openai`",
+            expected="the optional extra `openai`",
+            remedy="run: python -m pip install -e '.[openai]'",
+        ) from None
+    return openai.OpenAI(
+        api_key=key or "none",
+        base_url=config.base_url,
+        timeout=config.timeout_seconds,
+        max_retries=0,
+        http_client=openai.DefaultHttpxClient(transport=_transport(config), follow_redirects=False),
+    )
+
+
+def _transport(config: EndpointConfig) -> httpx2.HTTPTransport:
+    """Return a transport with a deadline for whole answers: HTTP clients have one for silences."""
+    import httpx2
+
+    class Bounded(httpx2.SyncByteStream):
+        def __init__(self, stream: Iterable[bytes], ends: float) -> None:
+            self._stream, self._ends = stream, ends
+
+        def __iter__(self) -> Iterator[bytes]:
+            for part in self._stream:
+                if time.monotonic() > self._ends:
+                    raise httpx2.ReadTimeout("the answer trickles in")
+                yield part
+
+        def close(self) -> None:
+            if isinstance(self._stream, httpx2.SyncByteStream):
+                self._stream.close()
+
+    class Transport(httpx2.HTTPTransport):
+        def handle_request(self, request: httpx2.Request) -> httpx2.Response:
+            ends = time.monotonic() + config.timeout_seconds
+            response = super().handle_request(request)
+            assert isinstance(response.stream, httpx2.SyncByteStream)
+            response.stream = Bounded(response.stream, ends)
+            return response
+
+    return Transport(limits=httpx2.Limits(max_connections=config.max_concurrency))
+
+
+def _check_address(config: EndpointConfig) -> bool:
+    """Return whether the endpoint is on this machine; refuse addresses that leak."""
+    parts = urlsplit(config.base_url)
+    local = _is_loopback(parts.hostname or "")
+    fits = parts.scheme == "https" or (
+        parts.scheme == "http" and (local or config.allow_plain_http)
+    )
+    if not fits or not parts.hostname or parts.username is not None:
+        raise UserError(
+            doing="reading the address of an OpenAI-compatible endpoint",
+            got=f"base_url {parts.scheme}://{parts.netloc.rpartition('@')[2]}{parts.path}",
+            expected="https, or http on this machine, and no name or key in the address",
+            remedy="use https, or set allow_plain_http if the network between is yours",
+        )
+    return local
+
+
+def _is_loopback(host: str) -> bool:
+    if host == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False

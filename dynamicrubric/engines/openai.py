@@ -1,0 +1,255 @@
+"""Any OpenAI-compatible chat endpoint as an engine: generation and verdicts.
+
+The endpoint frames and tokenises the conversation itself, so what a text that spells control tokens
+does there is its provider's affair; `vllm_server` sends token ids instead. Verdicts rest on
+log-probabilities where the endpoint has them, and on the reply's text where it has not.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from dynamicrubric.config import Sampling
+from dynamicrubric.engines.base import FinishReason, GenerateRequest, Generation, JudgeRequest
+from dynamicrubric.engines.endpoint import BadReply, Endpoint, LogprobsRefused
+from dynamicrubric.engines.identity import EngineIdentity
+from dynamicrubric.engines.pacing import Cost
+from dynamicrubric.engines.reading import SampledToken, VerdictReading, add_up
+from dynamicrubric.engines.thinking import answer_of, without_thinking
+from dynamicrubric.errors import UserError
+from dynamicrubric.prompts.chat import Message
+from dynamicrubric.prompts.verifier import verifier_messages
+from dynamicrubric.types import Verdict
+
+logger = logging.getLogger(__name__)
+
+CHAT_PATH: Final = "/chat/completions"
+VERDICT_TOKENS: Final = 8
+"""Room for one word, its marks and the end token, where there is no thinking."""
+_SEED_BITS: Final = 31  # some endpoints keep a seed in 32 bits
+_FINISHED: Final[Mapping[str, FinishReason]] = {
+    "stop": "stop",
+    "eos": "stop",
+    "length": "length",
+    "max_tokens": "length",
+    "model_length": "length",
+}
+
+
+@dataclass(frozen=True)
+class ChatReply:
+    """What a chat endpoint answered.
+
+    Attributes:
+        text: the assistant's text.
+        finish_reason: whether it ended or was cut.
+        tokens: tokens with their places' probabilities, () if the endpoint sends none.
+        logprobs: log-probability of each token, None if the endpoint sends none.
+        has_thought: the endpoint took the thinking out of the text already.
+    """
+
+    text: str
+    finish_reason: FinishReason
+    tokens: tuple[SampledToken, ...] = ()
+    logprobs: tuple[float, ...] | None = None
+    has_thought: bool = False
+
+
+class OpenAIEngine:
+    """Generates and judges by an OpenAI-compatible chat endpoint.
+
+    Attributes:
+        endpoint: where calls go.
+        role: policy, generator or verifier.
+        reading: languages and limits of verdicts.
+    """
+
+    def __init__(
+        self,
+        endpoint: Endpoint,
+        *,
+        role: str = "verifier",
+        reading: VerdictReading | None = None,
+        top_logprobs: int = 20,
+        max_verdict_tokens: int = VERDICT_TOKENS,
+        on_progress: Callable[[int, int], None] | None = None,
+    ) -> None:
+        """Use an endpoint.
+
+        Args:
+            endpoint: where calls go.
+            role: policy, generator or verifier.
+            reading: languages and limits of verdicts.
+            top_logprobs: alternatives to ask for in each place (OpenAI gives at most 20); 0 reads
+                verdicts off the text. An endpoint that refuses is asked for none again.
+            max_verdict_tokens: limit of one verdict's reply: thousands for a model that thinks.
+            on_progress: told (answered, of) while requests run.
+        """
+        self.endpoint = endpoint
+        self.role = role
+        self.reading = reading or VerdictReading()
+        self._top = top_logprobs
+        self._max_verdict_tokens = max_verdict_tokens
+        self._on_progress = on_progress
+
+    @property
+    def identity(self) -> EngineIdentity:
+        """Role, host and the name that the endpoint knows the model by: it shows no weights."""
+        model, host = self.endpoint.config.model, self.endpoint.host
+        return EngineIdentity(self.role, f"named:{model}", "openai", {"host": host})
+
+    @property
+    def cost(self) -> Cost:
+        """Calls, tokens and seconds so far."""
+        return self.endpoint.cost
+
+    def generate(self, requests: Sequence[GenerateRequest], sampling: Sampling) -> list[Generation]:
+        """Return one generation for each request, in order; their token ids are not known.
+
+        Raises:
+            UserError: a request without `messages`: the endpoint takes no token ids.
+            InstrumentError: the endpoint is down.
+        """
+        if not all(request.messages for request in requests):
+            raise UserError(
+                doing=f"generating with {self.endpoint.config.model!r} at {self.endpoint.host}",
+                got="a prompt that is token ids alone",
+                expected="a conversation: the endpoint has a tokenizer of its own",
+                remedy="use the engine `vllm` or `transformers` for this role",
+            )
+        extra = {"min_p": sampling.min_p} if sampling.min_p else {}
+        payloads = [
+            self._payload(r.messages, r.seed, sampling.max_tokens, sampling.temperature) | extra
+            for r in requests
+        ]
+        return [_generation(reply) for reply in self._ask(payloads, top=1)]
+
+    def accepts(self, criterion: str) -> bool:
+        """Return True: a language model reads any sentence."""
+        return bool(criterion.strip())
+
+    def judge(self, requests: Sequence[JudgeRequest]) -> list[list[Verdict]]:
+        """Return verdicts of shape (requests, criteria of each).
+
+        Raises:
+            InstrumentError: the endpoint is down.
+        """
+        payloads = [
+            self._payload(
+                verifier_messages(request.prompt, request.response, criterion),
+                request.seed,
+                self._max_verdict_tokens,
+                0.0,
+            )
+            for request in requests
+            for criterion in request.criteria
+        ]
+        replies = iter(self._ask(payloads, top=self._top))
+        return [[self._verdict(next(replies)) for _ in request.criteria] for request in requests]
+
+    def _payload(
+        self, messages: Sequence[Message], seed: int, max_tokens: int, temperature: float
+    ) -> dict[str, Any]:
+        return {
+            "model": self.endpoint.config.model,
+            "messages": [{"role": role, "content": content} for role, content in messages],
+            "temperature": temperature,
+            "top_p": 1.0,
+            "n": 1,
+            "seed": seed % (1 << _SEED_BITS),
+            self.endpoint.config.token_limit_field: max_tokens,
+        }
+
+    def _ask(self, payloads: Sequence[Mapping[str, Any]], top: int) -> list[ChatReply | BadReply]:
+        """Send requests, with log-probabilities unless the endpoint has refused them."""
+        if self._top:
+            wanted = {"logprobs": True, "top_logprobs": top}
+            try:
+                return self._send([{**payload, **wanted} for payload in payloads])
+            except LogprobsRefused as refusal:
+                logger.warning(
+                    "%s gives no log-probabilities (%s): verdicts are read off the text",
+                    self.endpoint.host,
+                    refusal,
+                )
+                self._top = 0
+        return self._send(payloads)
+
+    def _send(self, payloads: Sequence[Mapping[str, Any]]) -> list[ChatReply | BadReply]:
+        answers = self.endpoint.post_all(CHAT_PATH, payloads, self._on_progress)
+        assert len(answers) == len(payloads), "the endpoint lost a request"
+        return [a if isinstance(a, BadReply) else read_chat_reply(a) for a in answers]
+
+    def _verdict(self, reply: ChatReply | BadReply) -> Verdict:
+        if isinstance(reply, BadReply):
+            return Verdict.unscored(reply.reason)
+        if reply.tokens and _tokens_show_the_answer(reply):
+            return self.reading.of_tokens(reply.tokens)
+        return self.reading.of_text(reply.text, reply.finish_reason)
+
+
+def read_chat_reply(answer: Mapping[str, Any]) -> ChatReply | BadReply:
+    """Read the one choice of a chat answer; anything else is a bad reply with a reason."""
+    choices = answer.get("choices")
+    if not isinstance(choices, list) or not all(isinstance(c, Mapping) for c in choices):
+        return BadReply("malformed_reply", str(answer)[:200])
+    if len(choices) != 1:
+        return BadReply("wrong_count" if choices else "empty_choices", f"{len(choices)} choices")
+    choice = choices[0]
+    message = choice.get("message")
+    if not isinstance(message, Mapping):
+        return BadReply("malformed_reply", str(choice)[:200])
+    if message.get("refusal"):
+        return BadReply("refusal", str(message["refusal"])[:200])
+    finish = choice.get("finish_reason")
+    if finish not in _FINISHED:
+        reason = finish if finish in ("content_filter", "tool_calls") else "unknown_finish_reason"
+        return BadReply(reason, str(finish))
+    text = message.get("content")
+    if text is not None and not isinstance(text, str):
+        return BadReply("malformed_reply", str(message)[:200])
+    thought = message.get("reasoning_content") or message.get("reasoning")
+    tokens, logprobs = _read_logprobs(choice.get("logprobs"))
+    return ChatReply(text or "", _FINISHED[finish], tokens, logprobs, bool(thought))
+
+
+def _read_logprobs(
+    found: object,
+) -> tuple[tuple[SampledToken, ...], tuple[float, ...] | None]:
+    """Read the `logprobs` of a choice; none at all if any of it is not as it should be.
+
+    Without alternatives there are no tokens: a place's chosen token alone decides nothing.
+    """
+    try:
+        content = found["content"]  # type: ignore[index]
+        tokens = tuple(
+            SampledToken(
+                str(one["token"]),
+                add_up((str(t["token"]), float(t["logprob"])) for t in one["top_logprobs"]),
+            )
+            for one in content
+        )
+        logprobs = tuple(float(one["logprob"]) for one in content)
+        return (tokens if all(token.top for token in tokens) else ()), logprobs
+    except (TypeError, KeyError, ValueError):
+        return (), None
+
+
+def _tokens_show_the_answer(reply: ChatReply) -> bool:
+    """Say whether it is known where the answer begins among the tokens.
+
+    An endpoint that takes thinking out of the text may leave it among the tokens, unmarked.
+    """
+    if not reply.has_thought:
+        return True
+    answer = answer_of("".join(token.text for token in reply.tokens))
+    return answer is not None and answer.strip() == reply.text.strip()
+
+
+def _generation(reply: ChatReply | BadReply) -> Generation:
+    if isinstance(reply, BadReply):
+        return Generation.failed(reply.reason)
+    return without_thinking(Generation((), reply.text, reply.finish_reason, reply.logprobs))
