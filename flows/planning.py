@@ -70,9 +70,9 @@ def plan_stage(study: Study) -> None:
 
 
 def work_left(left: int, total: int, slots: int) -> str:
-    """Say how many of the cells are still to be trained."""
+    """Say how many of the cells are not up to date: DVC restores those that were trained before."""
     number = f"{left} of {total}" if left < total else f"{left}"
-    return f"{number} cells to train, {slots} side by side; logs in work/logs"
+    return f"{number} cells to train or restore, {slots} side by side; logs in work/logs"
 
 
 def _set_aside(study: Study, plan: Plan, say: Say) -> None:
