@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 
 from dynamicrubric.metrics import ROUND_METRICS
 from dynamicrubric.report.charts import CHART_STYLE, Chart
-from dynamicrubric.report.evidence import Grid
+from dynamicrubric.report.evidence import INTERVAL_MEANING, Grid
 from dynamicrubric.report.figures import DOTS_PER_INCH, MARK_COLOUR, save_figure
 from dynamicrubric.report.lines import COLOURS, MARKERS, LineEnd, label_ends, strong_arms
 from dynamicrubric.report.page import Section
@@ -45,7 +45,8 @@ def updates_section(
     if not shown:
         return ()
     chart = _chart(updates, shown, folder, mark)
-    return (Section("updates", TITLE, LEAD, (chart,), (_grid(updates, shown),)),)
+    notes = ((CERTAINTY, INTERVAL_MEANING.replace("difference", "change")),)
+    return (Section("updates", TITLE, LEAD, (chart,), (_grid(updates, shown),), notes=notes),)
 
 
 def _grid(updates: Sequence[Update], shown: Sequence[str]) -> Grid:
