@@ -116,6 +116,23 @@ class Config(Section):
         return self
 
     @model_validator(mode="after")
+    def _no_group_is_cut_between_processes(self) -> Self:
+        num_processes = self.runtime.processes
+        for name in self.study.arms:
+            arm = resolve_arm(self, name)
+            trained = {"policy": arm.policy.prompts_per_step}
+            if arm.generator.update != "none":
+                trained["generator"] = arm.generator.prompts_per_step
+            for role, prompts in trained.items():
+                if prompts % num_processes:
+                    raise ValueError(
+                        f"study.arms.{name}: {role}.prompts_per_step is {prompts}; with "
+                        f"runtime.processes {num_processes} it has to be a multiple of that, so "
+                        "that every group is whole on one process"
+                    )
+        return self
+
+    @model_validator(mode="after")
     def _everything_suits_the_world(self) -> Self:
         arms = {f"study.arms.{name}": resolve_arm(self, name) for name in self.study.arms}
         check_world(self.world, self.backbone, self.warm_start, {"recipe": self.recipe, **arms})

@@ -141,6 +141,7 @@ def train_generator(
 ) -> None:
     """Train the generator with GRPO; a static one then writes its rubrics once and keeps them."""
     from dynamicrubric.engines.models import Models
+    from dynamicrubric.training import processes
     from dynamicrubric.training.generator import GeneratorRollout
     from dynamicrubric.training.grpo import train_grpo
 
@@ -176,7 +177,7 @@ def train_generator(
             models=models,
         )
         generator_dir = out_dir
-    if cell.rubrics.evaluator == "static":
+    if cell.rubrics.evaluator == "static" and processes.is_first():
         keep_rubrics(cell, Path(generator_dir), prepared, models, Path(out_dir))
 
 
