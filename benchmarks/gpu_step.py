@@ -167,13 +167,17 @@ class Bench:
         )
         return self._parts("generator", timed)
 
-    def verification(self) -> Part:
-        """Judge every response of every set on all criteria, after a first time to warm up."""
-        requests = [
+    def requests(self) -> list[JudgeRequest]:
+        """Return what the verification asks."""
+        return [
             JudgeRequest(text, self.criteria, 0, one.prompt)
             for one in self.sets.values()
             for text in one.responses
         ]
+
+    def verification(self) -> Part:
+        """Judge every response of every set on all criteria, after a first time to warm up."""
+        requests = self.requests()
         self.verifier.judge(requests[:1])
         clock = Clock()
         verdicts = self.verifier.judge(requests)
@@ -272,7 +276,7 @@ def show(parts: Sequence[Part], device: str, dtype: str) -> None:
             "unknown" if peak is None else f"{speed / peak:.1%}",
             "not measured" if part.memory is None else f"{part.memory / 2**30:.1f}",
         )
-    Console().print(table)
+    Console(width=110).print(table)
 
 
 if __name__ == "__main__":

@@ -14,7 +14,7 @@ from typing import Annotated, Any, Self
 from pydantic import Discriminator, Field, Tag, ValidationError, model_validator
 
 from dynamicrubric.arms import ArmConfig, ArmRun, Selection, StudyConfig
-from dynamicrubric.combinations import check_world
+from dynamicrubric.combinations import check_sharing, check_world
 from dynamicrubric.errors import UserError
 from dynamicrubric.problems import all_problems, one_line, problems_of
 from dynamicrubric.recipe import (
@@ -116,20 +116,9 @@ class Config(Section):
         return self
 
     @model_validator(mode="after")
-    def _no_group_is_cut_between_processes(self) -> Self:
-        num_processes = self.runtime.processes
+    def _processes_share_steps_evenly(self) -> Self:
         for name in self.study.arms:
-            arm = resolve_arm(self, name)
-            trained = {"policy": arm.policy.prompts_per_step}
-            if arm.generator.update != "none":
-                trained["generator"] = arm.generator.prompts_per_step
-            for role, prompts in trained.items():
-                if prompts % num_processes:
-                    raise ValueError(
-                        f"study.arms.{name}: {role}.prompts_per_step is {prompts}; with "
-                        f"runtime.processes {num_processes} it has to be a multiple of that, so "
-                        "that every group is whole on one process"
-                    )
+            check_sharing(self.runtime, f"study.arms.{name}", resolve_arm(self, name))
         return self
 
     @model_validator(mode="after")

@@ -150,3 +150,7 @@ class RuntimeConfig(Section):
     processes: Annotated[int, Field(ge=1, le=64)] = 1
     """Processes of a GRPO training, each with a GPU of its own if there are any (`accelerate
     launch`). They share a step's groups, so prompts_per_step has to be a multiple of it."""
+    rows_per_pass: Annotated[int, Field(ge=0, le=65_536)] = 0
+    """Completions that each process takes through the model at once while it trains; fewer need
+    less memory. 0 takes all of a step; a smaller number has to divide them. The logged entropy and
+    KL are then means of passes, long or short."""

@@ -138,6 +138,7 @@ def train_generator(
     out_dir: str,
     work_dir: str,
     checkpoint_every_steps: int,
+    rows_per_pass: int = 0,
 ) -> None:
     """Train the generator with GRPO; a static one then writes its rubrics once and keeps them."""
     from dynamicrubric.engines.models import Models
@@ -166,6 +167,7 @@ def train_generator(
             group_size=training.group_size,
             reward_weights=weights,
             checkpoint_every_steps=checkpoint_every_steps,
+            rows_per_pass=rows_per_pass,
         )
         train_grpo(
             Path(generator_dir),
@@ -191,6 +193,7 @@ def train_policy(
     out_dir: str,
     work_dir: str,
     checkpoint_every_steps: int,
+    rows_per_pass: int = 0,
 ) -> None:
     """Train the policy with GRPO on its evaluator's scores, an oracle's on the true quality."""
     from dynamicrubric.engines.models import Models
@@ -208,6 +211,7 @@ def train_policy(
         group_size=cell.responses_per_set,
         reward_weights={"true_quality" if cell.rubrics.evaluator == "oracle" else "score": 1.0},
         checkpoint_every_steps=checkpoint_every_steps,
+        rows_per_pass=rows_per_pass,
     )
     train_grpo(
         Path(policy_dir),

@@ -61,6 +61,8 @@ class GrpoSettings:
         reward_weights: weight of each reward by name, applied to advantages.
         seed: of the order of the rows.
         checkpoint_every_steps: a killed training goes on from the last complete checkpoint.
+        rows_per_pass: most completions that a process takes through the model at once in training;
+            0 takes all of its step. Fewer need less memory; their gradients are added.
     """
 
     steps: int
@@ -73,6 +75,7 @@ class GrpoSettings:
     reward_weights: Mapping[str, float]
     seed: int
     checkpoint_every_steps: int
+    rows_per_pass: int = 0
 
 
 def train_grpo(
@@ -104,7 +107,8 @@ def train_grpo(
     quiet_libraries()
     tokenizer = load_tokenizer(model_dir)
     adapter = models is not None and is_adapter(model_dir)
-    config = _grpo_config(settings, work_dir / "checkpoints", from_path=not adapter)
+    base = models.base().dtype if models and adapter else None
+    config = _grpo_config(settings, work_dir / "checkpoints", base)
     log = StepLog(work_dir, settings.steps)
     order = row_order(row_keys, settings.steps, settings.prompts_per_step, settings.seed)
     trainer = GRPOTrainer(
@@ -128,12 +132,30 @@ def train_grpo(
     processes.wait_for_all()
 
 
-def _grpo_config(settings: GrpoSettings, checkpoint_dir: Path, *, from_path: bool) -> GRPOConfig:
+def _grpo_config(
+    settings: GrpoSettings, checkpoint_dir: Path, base: torch.dtype | None
+) -> GRPOConfig:
+    """Return TRL's settings.
+
+    On a GPU an adapter over a bfloat16 base computes in bfloat16 too (its weights stay float32),
+    and a pretrained model's activations are not kept but computed again in the backward pass.
+
+    Args:
+        settings: ours.
+        checkpoint_dir: where checkpoints go.
+        base: number format of the base under an adapter; None trains a whole model.
+    """
+    rows = settings.group_size * groups_per_process(
+        settings.prompts_per_step, processes.num_processes()
+    )
+    rows_per_pass = min(rows, settings.rows_per_pass or rows)
+    assert rows % rows_per_pass == 0, "the config refuses passes of unequal size"
+    has_gpu = torch.cuda.is_available()
     return GRPOConfig(
         output_dir=str(checkpoint_dir),
         max_steps=settings.steps,
-        per_device_train_batch_size=settings.group_size
-        * groups_per_process(settings.prompts_per_step, processes.num_processes()),
+        per_device_train_batch_size=rows_per_pass,
+        gradient_accumulation_steps=rows // rows_per_pass,
         num_generations=settings.group_size,
         max_completion_length=settings.max_tokens,
         learning_rate=settings.learning_rate,
@@ -148,10 +170,10 @@ def _grpo_config(settings: GrpoSettings, checkpoint_dir: Path, *, from_path: boo
         ),
         seed=settings.seed % 2**31,
         shuffle_dataset=False,  # the rows come in order
-        model_init_kwargs={"dtype": "float32"} if from_path else None,
-        use_cpu=not torch.cuda.is_available(),
-        bf16=False,
-        gradient_checkpointing=False,
+        model_init_kwargs={"dtype": "float32"} if base is None else None,
+        use_cpu=not has_gpu,
+        bf16=has_gpu and base == torch.bfloat16,
+        gradient_checkpointing=has_gpu and base is not None,
         logging_steps=1,
         logging_nan_inf_filter=False,  # it would log a loss that is no number as 0
         save_strategy="steps",

@@ -131,6 +131,7 @@ class Tiny:
         every: int = 10,
         generator: Path | None = None,
         processes: int = 1,
+        rows_per_pass: int = 0,
         **changed: Any,
     ) -> Run:
         """Run the policy's step in `where`; run again there, it resumes."""
@@ -146,6 +147,7 @@ class Tiny:
             out_dir=str(run.out),
             work_dir=str(run.work),
             checkpoint_every_steps=every,
+            rows_per_pass=rows_per_pass,
         )
         return run
 
