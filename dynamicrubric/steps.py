@@ -138,9 +138,11 @@ def train_generator(
     out_dir: str,
     work_dir: str,
     checkpoint_every_steps: int,
+    rows_per_pass: int = 0,
 ) -> None:
     """Train the generator with GRPO; a static one then writes its rubrics once and keeps them."""
     from dynamicrubric.engines.models import Models
+    from dynamicrubric.training import processes
     from dynamicrubric.training.generator import GeneratorRollout
     from dynamicrubric.training.grpo import train_grpo
 
@@ -165,6 +167,7 @@ def train_generator(
             group_size=training.group_size,
             reward_weights=weights,
             checkpoint_every_steps=checkpoint_every_steps,
+            rows_per_pass=rows_per_pass,
         )
         train_grpo(
             Path(generator_dir),
@@ -176,7 +179,7 @@ def train_generator(
             models=models,
         )
         generator_dir = out_dir
-    if cell.rubrics.evaluator == "static":
+    if cell.rubrics.evaluator == "static" and processes.is_first():
         keep_rubrics(cell, Path(generator_dir), prepared, models, Path(out_dir))
 
 
@@ -190,6 +193,7 @@ def train_policy(
     out_dir: str,
     work_dir: str,
     checkpoint_every_steps: int,
+    rows_per_pass: int = 0,
 ) -> None:
     """Train the policy with GRPO on its evaluator's scores, an oracle's on the true quality."""
     from dynamicrubric.engines.models import Models
@@ -207,6 +211,7 @@ def train_policy(
         group_size=cell.responses_per_set,
         reward_weights={"true_quality" if cell.rubrics.evaluator == "oracle" else "score": 1.0},
         checkpoint_every_steps=checkpoint_every_steps,
+        rows_per_pass=rows_per_pass,
     )
     train_grpo(
         Path(policy_dir),
