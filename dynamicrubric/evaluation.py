@@ -146,10 +146,9 @@ def _measure(
     sampled: SampledSet, judged: JudgedSet | None, rubric_text: str | None, quality: Quality
 ) -> MeasuredSet:
     responses = sampled.responses
-    failures = responses.failures or (None,) * len(responses.responses)
     truth = tuple(
-        quality(responses.prompt_id, response) if failure is None else None
-        for response, failure in zip(responses.responses, failures, strict=True)
+        quality(responses.prompt_id, response) if failed is None else None
+        for response, failed in zip(responses.responses, responses.reasons, strict=True)
     )
     if judged is None:
         return MeasuredSet(sampled, rubric_text, None, truth, None, None, None, None)
@@ -215,7 +214,7 @@ def rubric_figures(measured: Sequence[MeasuredSet]) -> dict[str, Mean]:
 
 def _response_rows(one: MeasuredSet) -> list[dict[str, Any]]:
     sampled, responses = one.sampled, one.sampled.responses
-    unscored = [Score.unscored(NO_RUBRIC)] * len(responses.responses)
+    unscored = [Score.unscored(failed or NO_RUBRIC) for failed in responses.reasons]
     scores = one.judged.scores if one.judged else unscored
     return [
         {

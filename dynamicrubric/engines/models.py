@@ -31,6 +31,14 @@ ADAPTER_CONFIG: Final = "adapter_config.json"
 ADAPTER_WEIGHTS: Final = "adapter_model.safetensors"
 TRAINED: Final = "default"
 """PEFT's name of the adapter that is trained; TRL adds `ref`, a copy, as the KL's reference."""
+_PLAIN: Final[dict[str, tuple[object, ...]]] = {
+    "peft_type": ("LORA",),
+    "bias": ("none",),
+    "init_lora_weights": (True, False, "gaussian"),  # the others rewrite the base's weights
+    "megatron_config": (None,),  # imports a module by its name
+    "layer_replication": (None,),
+}
+"""What an adapter's config may say, the default first."""
 BASE_ADDRESS: Final = "data/prepared/base"
 """Where adapter files say their base is: relative to the project, so that no machine's path is in
 an artefact."""
@@ -91,17 +99,11 @@ class Models:
         """Load a checkpoint: a whole model, or the base with an adapter, which passes for one.
 
         Raises:
-            UserError: the adapter's weights are no safetensors: other formats can run code.
+            UserError: see `check_adapter`.
         """
         if not is_adapter(directory):
             return load_model(directory)
-        if not (directory / ADAPTER_WEIGHTS).is_file():
-            raise UserError(
-                doing=f"loading the adapter {directory}",
-                got=f"no {ADAPTER_WEIGHTS}",
-                expected="an adapter saved as safetensors",
-                remedy="make it anew, or convert it",
-            )
+        check_adapter(directory)
         model = PeftModel.from_pretrained(
             _sharing(self.base()), str(directory), adapter_name=TRAINED, is_trainable=trainable
         )
@@ -130,6 +132,24 @@ class Models:
     def engine(self, directory: Path) -> TransformersEngine:
         """Load model and tokenizer of a checkpoint."""
         return TransformersEngine(self.load(directory), load_tokenizer(directory))
+
+
+def check_adapter(directory: Path) -> None:
+    """Refuse an adapter that could run code, or change the base that the other roles share.
+
+    Raises:
+        UserError: weights in another format than safetensors, or an adapter other than plain LoRA.
+    """
+    config = json.loads((directory / ADAPTER_CONFIG).read_text(encoding="utf-8"))
+    odd = [key for key, plain in _PLAIN.items() if config.get(key, plain[0]) not in plain]
+    whole = (directory / ADAPTER_WEIGHTS).is_file()
+    if odd or not whole:
+        raise UserError(
+            doing=f"loading the adapter {directory}",
+            got=f"{odd[0]} = {config[odd[0]]!r}" if odd else f"no {ADAPTER_WEIGHTS}",
+            expected="a plain LoRA adapter, its weights as safetensors",
+            remedy="make it anew, or convert it",
+        )
 
 
 def _sharing(model: PreTrainedModel) -> PreTrainedModel:

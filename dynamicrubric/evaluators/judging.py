@@ -52,6 +52,12 @@ class ResponseSet:
         return cls(prompt_id, prompt, texts, failures if any(failures) else ())
 
     @property
+    def reasons(self) -> tuple[str | None, ...]:
+        """Why a place is unscored whatever judges it, None where it is not, shape (K,)."""
+        failures = self.failures or (None,) * len(self.responses)
+        return tuple(None if one is None else f"{FAILED_RESPONSE}{one}" for one in failures)
+
+    @property
     def shown(self) -> tuple[str, ...]:
         """The responses that there are: what a generator reads."""
         if not self.failures:
@@ -94,20 +100,19 @@ class Job:
         responses: the texts: a response set or an anchor list.
         seed: seed of whatever is random in the verifier, mixed with each text's place.
         prompt: what they answer, for a verifier that reads it.
-        failures: as in a response set.
+        reasons: why a text is not judged, None where it is, shape (K,); empty if all are.
     """
 
     rubric: Rubric | InvalidRubric
     responses: Sequence[str]
     seed: int
     prompt: str = ""
-    failures: Sequence[str | None] = ()
+    reasons: Sequence[str | None] = ()
 
     @property
-    def reasons(self) -> list[str | None]:
-        """Why a text cannot be judged, None where it can, shape (K,)."""
-        failures = self.failures or [None] * len(self.responses)
-        return [None if one is None else f"{FAILED_RESPONSE}{one}" for one in failures]
+    def unjudged(self) -> Sequence[str | None]:
+        """The reasons, one for each text."""
+        return self.reasons or (None,) * len(self.responses)
 
 
 @dataclass(frozen=True)
@@ -159,10 +164,10 @@ class Judging:
         for job in jobs:
             if isinstance(job.rubric, InvalidRubric):
                 reason = f"invalid_rubric:{job.rubric.reason}"
-                scores = tuple(Score.unscored(failed or reason) for failed in job.reasons)
+                scores = tuple(Score.unscored(failed or reason) for failed in job.unjudged)
                 judged.append(JudgedSet(job.rubric, (), scores))
             else:
-                unjudged = [Verdict.unscored(failed) if failed else None for failed in job.reasons]
+                unjudged = [Verdict.unscored(failed) if failed else None for failed in job.unjudged]
                 verdicts = tuple(
                     tuple(next(left)) if none is None else (none,) * len(job.rubric.items)
                     for none in unjudged
@@ -236,7 +241,7 @@ class Judging:
 
 def job_of(rubric: Rubric | InvalidRubric, responses: ResponseSet, seed: int) -> Job:
     """Return what judges a response set by a rubric."""
-    return Job(rubric, responses.responses, seed, responses.prompt, responses.failures)
+    return Job(rubric, responses.responses, seed, responses.prompt, responses.reasons)
 
 
 def _requests(job: Job) -> list[JudgeRequest]:
@@ -246,7 +251,7 @@ def _requests(job: Job) -> list[JudgeRequest]:
         JudgeRequest(
             response, job.rubric.criteria, derive_seed(job.seed, "verdict", index), job.prompt
         )
-        for index, (response, failed) in enumerate(zip(job.responses, job.reasons, strict=True))
+        for index, (response, failed) in enumerate(zip(job.responses, job.unjudged, strict=True))
         if failed is None
     ]
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import sys
 from pathlib import Path
 from typing import Any
@@ -15,6 +16,7 @@ from safetensors.torch import load_file
 from dynamicrubric import steps
 from dynamicrubric.engines.models import Models
 from dynamicrubric.engines.transformers import sequence_logprobs
+from dynamicrubric.errors import UserError
 from dynamicrubric.evaluationfiles import read_sets
 from dynamicrubric.metrics import ANCHOR_METRICS, ROUND_METRICS
 from dynamicrubric.training import grpo
@@ -74,6 +76,40 @@ def test_start_policy_is_the_base_itself(world: LanguageWorld) -> None:
     )
     assert start == base
     assert trained != base
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [
+        ("init_lora_weights", "pissa"),
+        ("megatron_config", {"a": 1}),
+        ("bias", "all"),
+        ("peft_type", "IA3"),
+    ],
+)
+def test_adapter_that_could_change_the_shared_base_or_run_code_is_refused(
+    world: LanguageWorld, tmp_path: Path, key: str, value: object
+) -> None:
+    folder = shutil.copytree(world.folder("policy_1"), tmp_path / "adapter")
+    config = json.loads((folder / "adapter_config.json").read_text("utf-8"))
+    (folder / "adapter_config.json").write_text(json.dumps({**config, key: value}))
+    with pytest.raises(UserError, match=key):
+        Models(load_prepared(world.folder("prepared")).base).load(folder)
+
+
+def test_adapter_without_safetensors_is_refused(world: LanguageWorld, tmp_path: Path) -> None:
+    folder = shutil.copytree(world.folder("policy_1"), tmp_path / "adapter")
+    (folder / "adapter_model.safetensors").rename(folder / "adapter_model.bin")
+    with pytest.raises(UserError, match=r"no adapter_model\.safetensors"):
+        Models(load_prepared(world.folder("prepared")).base).load(folder)
+
+
+def test_role_ends_its_completions_where_its_base_does(world: LanguageWorld) -> None:
+    base = world.folder("prepared") / "base" / "generation_config.json"
+    ends = json.loads(base.read_text("utf-8"))["eos_token_id"]
+    for name in ("policy", "generator_1"):
+        found = json.loads((world.folder(name) / "generation_config.json").read_text("utf-8"))
+        assert found == {"eos_token_id": ends if isinstance(ends, list) else [ends]}
 
 
 def test_kl_reference_is_the_adapter_that_the_round_started_from(
