@@ -114,7 +114,7 @@ class Batch:
 
 
 def token_bound(groups: Sequence[Group]) -> int:
-    """Tokens of every prefix once and every question once; fewer run where questions begin alike."""
+    """Tokens of each prefix once and each question once; fewer run where questions begin alike."""
     return sum(len(group.prefix) + sum(map(len, group.questions)) for group in groups)
 
 

@@ -14,7 +14,13 @@ from itertools import chain
 from typing import Final
 
 from dynamicrubric.config import Sampling
-from dynamicrubric.engines.base import FinishReason, GenerateRequest, Generation, JudgeRequest
+from dynamicrubric.engines.base import (
+    FinishReason,
+    GenerateRequest,
+    Generation,
+    JsonSchema,
+    JudgeRequest,
+)
 from dynamicrubric.engines.codec import Codec
 from dynamicrubric.engines.endpoint import BadReply
 from dynamicrubric.engines.identity import EngineIdentity, Probe, verify_probe
@@ -43,6 +49,7 @@ class TokenSampling:
         logprobs: so many of the likeliest tokens are told in each place; at 1 a backend may tell
             the sampled token's alone.
         label_ids: instead of the likeliest, these tokens.
+        schema: what completions are kept to.
     """
 
     temperature: float
@@ -50,6 +57,7 @@ class TokenSampling:
     max_tokens: int
     logprobs: int = 1
     label_ids: tuple[int, ...] = ()
+    schema: JsonSchema | None = None
 
 
 @dataclass(frozen=True)
@@ -124,12 +132,34 @@ class TokenEngine(ABC):
     ) -> list[Completion | BadReply]:
         """Return a completion for each request, in order; each prompt leaves room for a token."""
 
-    def generate(self, requests: Sequence[GenerateRequest], sampling: Sampling) -> list[Generation]:
+    def generate(
+        self,
+        requests: Sequence[GenerateRequest],
+        sampling: Sampling,
+        schema: JsonSchema | None = None,
+    ) -> list[Generation]:
         """Return one generation for each request, in order.
 
         A prompt that leaves no room for a token fails as "too_long" and takes no other with it.
+
+        Args:
+            requests: what to complete.
+            sampling: how.
+            schema: what completions are kept to from their first token: no model thinks then.
+
+        Raises:
+            UserError: the engine, or a prompt that lets the model think, does not go with a schema.
         """
-        asked = TokenSampling(sampling.temperature, sampling.min_p, sampling.max_tokens)
+        if schema is not None and any(self._opens_thinking(r.prompt_ids) for r in requests):
+            raise UserError(
+                doing="keeping completions to a schema",
+                got="a prompt that opens a thinking block",
+                expected="a chat frame without thinking",
+                remedy="derive the frame with enable_thinking false, or sample without a schema",
+            )
+        asked = TokenSampling(
+            sampling.temperature, sampling.min_p, sampling.max_tokens, schema=schema
+        )
         answers = self._complete_fitting(requests, asked)
         return [
             self._generation(request, answer)

@@ -29,6 +29,8 @@ from dynamicrubric.engines.vllm import PROBE_TOLERANCE, VllmEngine
 from dynamicrubric.engines.vllm_process import VllmConfig, child_environment
 from dynamicrubric.errors import InstrumentError
 from dynamicrubric.prompts.verifier import verifier_ids, verifier_messages
+from dynamicrubric.rubrics import parse_rubric, rubric_schema
+from dynamicrubric.types import Rubric
 from dynamicrubric.verdicts import verdict_from_logprobs
 
 PYTHON = Path(__file__).parents[2] / ".venv-vllm" / "bin" / "python"
@@ -68,11 +70,11 @@ def model(checkpoint: Path) -> PreTrainedModel:
     return load_model(checkpoint)
 
 
-def start(checkpoint: Path, log_dir: Path) -> VllmEngine:
+def start(checkpoint: Path, log_dir: Path, config: VllmConfig = CONFIG) -> VllmEngine:
     return VllmEngine.load(
         "verifier",
         checkpoint,
-        CONFIG,
+        config,
         log_dir=log_dir,
         reading=VerdictReading(coverage_floor=0.0),  # random weights say yes and no seldom
     )
@@ -185,10 +187,11 @@ def test_completions_end_at_every_end_token_and_are_cut_at_the_limit(
     assert sum(len(one.prompt_ids) for one in many) > 4096, "all prompts fit into one step"
     assert {one.finish_reason for one in found} == {"stop", "length"}
     assert {one.token_ids[-1] for one in found if one.finish_reason == "stop"} == ends
+    controls = set(tokenizer.all_special_ids)
     for one in found:
         assert not ends & set(one.token_ids[:-1])
         assert one.finish_reason == "stop" or len(one.token_ids) == 30
-        assert one.text == tokenizer.decode([i for i in one.token_ids if i not in ends])
+        assert one.text == tokenizer.decode([i for i in one.token_ids if i not in controls])
 
 
 def test_prompt_as_long_as_the_context_fails_alone(
@@ -260,6 +263,34 @@ def test_reload_has_the_new_weights_and_none_of_the_old_cache(
         assert engine.identity.checkpoint == checkpoint_hash(other)
         with pytest.raises(InstrumentError, match="prefix cache"):
             engine.verify(old, PROBE_TOLERANCE["float32"])
+
+
+def test_rubrics_kept_to_their_schema_are_valid_and_have_the_model_s_own_log_probabilities(
+    checkpoint: Path, model: PreTrainedModel, requests: list[GenerateRequest], tmp_path: Path
+) -> None:
+    """Case 30: the mask takes nothing off the probabilities that are told."""
+    schema = rubric_schema(min_items=2, max_items=2, max_criterion_chars=8)
+    sampling = Sampling(temperature=1.0, min_p=0.0, max_tokens=250)
+    config = CONFIG.model_copy(update={"constrained": True})
+    with start(checkpoint, tmp_path, config) as engine:
+        free = engine.generate(requests, sampling)
+        kept = engine.generate(requests, sampling, schema)
+        assert engine.generate(requests, sampling) == free
+    rubrics = [parse_rubric(one.text, max_items=2, finish_reason=one.finish_reason) for one in kept]
+    assert all(isinstance(rubric, Rubric) and len(rubric.items) == 2 for rubric in rubrics), rubrics
+    assert len({one.text for one in kept}) == len(kept)
+    assert not any(
+        isinstance(parse_rubric(one.text, max_items=2, finish_reason=one.finish_reason), Rubric)
+        for one in free
+    )
+    expected = sequence_logprobs(
+        model,
+        [request.prompt_ids for request in requests],
+        [one.token_ids for one in kept],
+        pad_id=0,
+        temperature=1.0,
+    )
+    assert [math.fsum(one.logprobs or ()) for one in kept] == pytest.approx(expected, abs=5e-3)
 
 
 def test_child_listens_on_loopback_alone_and_ends_when_closed(
