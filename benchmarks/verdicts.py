@@ -66,10 +66,11 @@ QUALITIES = (
     "on the subject",
     "calm in tone",
 )
+# As a generator writes them: they begin with a verb, and so with few words in common.
 FORMS = (
-    "The response is {}.",
-    "The response would seem {} to most readers.",
-    "From its first sentence to its last, the response is {}.",
+    "is {} in every one of its sentences",
+    "seems {} to a reader who does not know its author",
+    "stays {} from its first sentence to its last",
 )
 
 
@@ -136,8 +137,8 @@ def main(
 
 def make_criteria(number: int) -> list[str]:
     """Return different criteria of 5 to 15 words."""
-    made = [form.format(quality) for form in FORMS for quality in QUALITIES]
-    made += [f"The response mentions {s} {n} times." for n in range(2, 40) for s in SUBJECTS]
+    made = [form.format(quality) for quality in QUALITIES for form in FORMS]
+    made += [f"mentions {s} {n} times" for n in range(2, 40) for s in SUBJECTS]
     return made[:number]
 
 

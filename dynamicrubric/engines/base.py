@@ -38,7 +38,8 @@ class Generation:
         token_ids: completion ids, the end token included when there is one.
         text: decoded content without control tokens.
         finish_reason: `stop` at an end token, `length` when cut at the token limit.
-        logprobs: log p of each token before temperature and floor, where the engine gives them.
+        logprobs: the model's own log p of each token, before temperature, floor and grammar, where
+            the engine gives them.
         failure: why there is no text ("too_long", "content_filter"). Such a generation is empty
             and its finish reason is `length`, so that nobody takes it for a finished text.
     """

@@ -145,7 +145,8 @@ class TokenEngine(ABC):
         Args:
             requests: what to complete.
             sampling: how.
-            schema: what completions are kept to from their first token: no model thinks then.
+            schema: what completions are kept to from their first token: no model thinks then. They
+                come without log-probabilities: vLLM's "raw" ones are of what the grammar leaves.
 
         Raises:
             UserError: the engine, or a prompt that lets the model think, does not go with a schema.
@@ -162,7 +163,7 @@ class TokenEngine(ABC):
         )
         answers = self._complete_fitting(requests, asked)
         return [
-            self._generation(request, answer)
+            self._generation(request, answer, tells_logprobs=schema is None)
             for request, answer in zip(requests, answers, strict=True)
         ]
 
@@ -229,11 +230,14 @@ class TokenEngine(ABC):
             for r in requests
         ]
 
-    def _generation(self, request: GenerateRequest, answer: Completion | BadReply) -> Generation:
+    def _generation(
+        self, request: GenerateRequest, answer: Completion | BadReply, *, tells_logprobs: bool
+    ) -> Generation:
         if isinstance(answer, BadReply):
             return Generation.failed(answer.reason)
         text = self.codec.decode(answer.token_ids)
-        found = Generation(answer.token_ids, text, answer.finish_reason, answer.logprobs)
+        logprobs = answer.logprobs if tells_logprobs else None
+        found = Generation(answer.token_ids, text, answer.finish_reason, logprobs)
         return without_thinking(found, opened=self._opens_thinking(request.prompt_ids))
 
     def _verdict(self, request: GenerateRequest, answer: Completion | BadReply) -> Verdict:
