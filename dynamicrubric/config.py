@@ -116,6 +116,20 @@ class Config(Section):
         return self
 
     @model_validator(mode="after")
+    def _passes_divide_batches(self) -> Self:
+        rows = self.runtime.rows_per_pass
+        recipes = {f"study.arms.{name}": resolve_arm(self, name) for name in self.study.arms}
+        for place, recipe in {"recipe": self.recipe, **recipes}.items() if rows else ():
+            for role in ("generator", "policy"):
+                batch = getattr(recipe, role).batch_size
+                if batch % rows:
+                    raise ValueError(
+                        f"runtime.rows_per_pass is {rows}; {place}.{role}.batch_size is {batch}, "
+                        "which has to be a multiple of it"
+                    )
+        return self
+
+    @model_validator(mode="after")
     def _everything_suits_the_world(self) -> Self:
         arms = {f"study.arms.{name}": resolve_arm(self, name) for name in self.study.arms}
         check_world(self.world, self.backbone, self.warm_start, {"recipe": self.recipe, **arms})

@@ -109,6 +109,11 @@ class PretrainedConfig(Section):
     dtype: Literal["float32", "bfloat16"]
     """Number format of the base in memory; adapters are float32."""
     lora: AdapterConfig
+    shape: Annotated[dict[str, int | float | bool | str], Field(min_length=1)] | None = Field(
+        default=None, exclude=True
+    )
+    """What `config.json` of the checkpoint says about its size (`model_type`, `hidden_size`, ...),
+    for `dynamicrubric preflight` where the checkpoint cannot be read. No part of any identity."""
 
 
 class SupervisedConfig(Section):
@@ -145,3 +150,9 @@ class RuntimeConfig(Section):
     task_deadline_minutes: Annotated[float, Field(gt=0.0, le=100_000.0)]
     """Wall-clock limit of one GPU task, counted from when it holds its slot."""
     checkpoint_every_steps: Steps
+    rows_per_pass: Annotated[int, Field(ge=0, le=65_536)] = 0
+    """Completions that one forward and backward pass of a GRPO training takes, a divisor of every
+    batch_size; the gradients of a step's passes are summed. 0 takes the whole batch at once."""
+    recompute_activations: bool = False
+    """Keep each layer's input alone for the backward pass and compute the rest again (gradient
+    checkpointing): a third more work for a fraction of the memory."""

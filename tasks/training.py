@@ -51,6 +51,8 @@ def run_training(
             "out_dir": str(dirs.out),
             "work_dir": str(dirs.work),
             "checkpoint_every_steps": study.config.runtime.checkpoint_every_steps,
+            "rows_per_pass": study.config.runtime.rows_per_pass,
+            "recompute_activations": study.config.runtime.recompute_activations,
             **arguments,
         },
         group=cell.key,

@@ -58,6 +58,10 @@ class GrpoSettings:
         reward_weights: weight of each reward by name, applied to advantages.
         seed: of the order of the rows.
         checkpoint_every_steps: a killed training goes on from the last complete checkpoint.
+        rows_per_pass: completions of one forward and backward pass, a divisor of a step's; 0: all.
+            A step's gradient is the sum over its passes, the same but for rounding: TRL divides
+            each pass's loss by the tokens of the whole step.
+        recompute_activations: gradient checkpointing.
     """
 
     steps: int
@@ -70,6 +74,8 @@ class GrpoSettings:
     reward_weights: Mapping[str, float]
     seed: int
     checkpoint_every_steps: int
+    rows_per_pass: int = 0
+    recompute_activations: bool = False
 
 
 def train_grpo(
@@ -126,10 +132,13 @@ def train_grpo(
 
 
 def _grpo_config(settings: GrpoSettings, checkpoint_dir: Path, *, from_path: bool) -> GRPOConfig:
+    batch = settings.prompts_per_step * settings.group_size
+    rows = settings.rows_per_pass or batch
     return GRPOConfig(
         output_dir=str(checkpoint_dir),
         max_steps=settings.steps,
-        per_device_train_batch_size=settings.prompts_per_step * settings.group_size,
+        per_device_train_batch_size=rows,
+        gradient_accumulation_steps=batch // rows,
         num_generations=settings.group_size,
         max_completion_length=settings.max_tokens,
         learning_rate=settings.learning_rate,
@@ -147,7 +156,7 @@ def _grpo_config(settings: GrpoSettings, checkpoint_dir: Path, *, from_path: boo
         model_init_kwargs={"dtype": "float32"} if from_path else None,
         use_cpu=not torch.cuda.is_available(),
         bf16=False,
-        gradient_checkpointing=False,
+        gradient_checkpointing=settings.recompute_activations,
         logging_steps=1,
         logging_nan_inf_filter=False,  # it would log a loss that is no number as 0
         save_strategy="steps",
