@@ -1,8 +1,8 @@
-"""Command line of the library: `dynamicrubric validate`, `plan`, `explain` and `data`.
+"""Command line of the library: `dynamicrubric validate`, `plan`, `preflight`, `explain`, `data`.
 
 They read settings and artefacts, `plan` also the records of what was run here: no model, no heavy
-library, an answer in a second or two. Training is started by `make reproduce`, `python -m flows
-ablation` or `dvc repro`.
+library, an answer in a second or two. `preflight` alone imports torch, to count parameters.
+Training is started by `make reproduce`, `python -m flows ablation` or `dvc repro`.
 """
 
 from __future__ import annotations
@@ -71,6 +71,26 @@ def plan(
 
         draw_lattice(study, graph)
         typer.echo(f"Drew {graph}")
+
+
+@app.command()
+def preflight(
+    profile: Annotated[
+        Path, typer.Argument(metavar="[PROFILE]", help="A params.yaml, or a name in profiles/.")
+    ] = Path("params.yaml"),
+    gpu_memory: Annotated[
+        float | None,
+        typer.Option("--gpu-memory", min=1.0, help="GiB: plan for such a GPU, not this machine."),
+    ] = None,
+    gpus: Annotated[int | None, typer.Option(min=1, help="With --gpu-memory: so many.")] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="For machines.")] = False,
+) -> None:
+    """Say whether a profile can run here: memory, work, disk, endpoints; 2 if it cannot."""
+    from dynamicrubric.preflight_command import run_preflight
+
+    if gpus is not None and gpu_memory is None:
+        raise typer.BadParameter("needs --gpu-memory", param_hint="--gpus")
+    run_preflight(profile, gpus, gpu_memory, as_json)
 
 
 def _show(config: Config, study: Plan, root: Path) -> None:

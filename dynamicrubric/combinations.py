@@ -51,14 +51,15 @@ def check_sharing(runtime: RuntimeConfig, place: str, recipe: RecipeConfig) -> N
     Raises:
         ValueError: names the arm, what it has and what would do.
     """
-    trained = [("policy", recipe.policy, recipe.responses_per_set)]
-    if recipe.generator.update != "none":
-        trained.append(("generator", recipe.generator, recipe.generator.group_size))
-    for role, training, group in trained:
-        groups, left = divmod(training.prompts_per_step, runtime.processes)
+    policy, generator = recipe.policy, recipe.generator
+    trained = [("policy", policy.prompts_per_step, recipe.responses_per_set)]
+    if generator.update != "none":
+        trained.append(("generator", generator.prompts_per_step, generator.group_size))
+    for role, prompts, group in trained:
+        groups, left = divmod(prompts, runtime.processes)
         if left:
             raise ValueError(
-                f"{place}: {role}.prompts_per_step is {training.prompts_per_step}; with "
+                f"{place}: {role}.prompts_per_step is {prompts}; with "
                 f"runtime.processes {runtime.processes} it has to be a multiple of that, so that "
                 "every group is whole on one process"
             )

@@ -109,6 +109,11 @@ class PretrainedConfig(Section):
     dtype: Literal["float32", "bfloat16"]
     """Number format of the base in memory; adapters are float32."""
     lora: AdapterConfig
+    shape: Annotated[dict[str, int | float | bool | str], Field(min_length=1)] | None = Field(
+        default=None, exclude=True
+    )
+    """What `config.json` of the checkpoint says about its size (`model_type`, `hidden_size`, ...),
+    for `dynamicrubric preflight` where the checkpoint cannot be read. No part of any identity."""
 
 
 class SupervisedConfig(Section):
@@ -154,3 +159,6 @@ class RuntimeConfig(Section):
     """Completions that each process takes through the model at once while it trains; fewer need
     less memory. 0 takes all of a step; a smaller number has to divide them. The logged entropy and
     KL are then means of passes, long or short."""
+    recompute_activations: bool = False
+    """Keep each layer's input alone for the backward pass and compute the rest again (gradient
+    checkpointing): a third more work for a fraction of the memory."""

@@ -74,6 +74,7 @@ def grpo_settings(
     reward_weights: Mapping[str, float],
     checkpoint_every_steps: int,
     rows_per_pass: int,
+    recompute_activations: bool,
 ) -> GrpoSettings:
     """Return a training's numbers; sampling and the draws' name are those of its rollout."""
     from dynamicrubric.training.grpo import GrpoSettings
@@ -90,6 +91,7 @@ def grpo_settings(
         seed=derive_seed(*rollout.seed_name, "order"),
         checkpoint_every_steps=checkpoint_every_steps,
         rows_per_pass=rows_per_pass,
+        recompute_activations=recompute_activations,
     )
 
 

@@ -94,6 +94,7 @@ def warm_start(
     seed: int,
     out_dir: str,
     work_dir: str,
+    recompute_activations: bool = False,
 ) -> None:
     """Train P_0 or G_0 by supervised fine-tuning."""
     from dynamicrubric.training.warm import train_warm_start
@@ -107,6 +108,7 @@ def warm_start(
         prepared_dir=Path(prepared_dir),
         out_dir=Path(out_dir),
         work_dir=Path(work_dir),
+        recompute_activations=recompute_activations,
     )
 
 
@@ -139,6 +141,7 @@ def train_generator(
     work_dir: str,
     checkpoint_every_steps: int,
     rows_per_pass: int = 0,
+    recompute_activations: bool = False,
 ) -> None:
     """Train the generator with GRPO; a static one then writes its rubrics once and keeps them."""
     from dynamicrubric.engines.models import Models
@@ -168,6 +171,7 @@ def train_generator(
             reward_weights=weights,
             checkpoint_every_steps=checkpoint_every_steps,
             rows_per_pass=rows_per_pass,
+            recompute_activations=recompute_activations,
         )
         train_grpo(
             Path(generator_dir),
@@ -194,6 +198,7 @@ def train_policy(
     work_dir: str,
     checkpoint_every_steps: int,
     rows_per_pass: int = 0,
+    recompute_activations: bool = False,
 ) -> None:
     """Train the policy with GRPO on its evaluator's scores, an oracle's on the true quality."""
     from dynamicrubric.engines.models import Models
@@ -212,6 +217,7 @@ def train_policy(
         reward_weights={"true_quality" if cell.rubrics.evaluator == "oracle" else "score": 1.0},
         checkpoint_every_steps=checkpoint_every_steps,
         rows_per_pass=rows_per_pass,
+        recompute_activations=recompute_activations,
     )
     train_grpo(
         Path(policy_dir),

@@ -33,6 +33,7 @@ def warm_start(study: Study, role: str) -> StepResult:
             "prepared_dir": str(study.prepared),
             "out_dir": str(dirs.out),
             "work_dir": str(dirs.work),
+            "recompute_activations": study.config.runtime.recompute_activations,
         },
         group=f"shared-{role}",
         on_line=log_line(),

@@ -59,6 +59,7 @@ def run_training(
             "work_dir": str(dirs.work),
             "checkpoint_every_steps": study.config.runtime.checkpoint_every_steps,
             "rows_per_pass": study.config.runtime.rows_per_pass,
+            "recompute_activations": study.config.runtime.recompute_activations,
             **arguments,
         },
         group=cell.key,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, Protocol
 
@@ -11,6 +11,8 @@ from dynamicrubric.prompts.chat import ChatFrame, Message
 from dynamicrubric.types import Verdict
 
 FinishReason = Literal["stop", "length"]
+JsonSchema = Mapping[str, object]
+"""What constrained decoding keeps a completion to."""
 
 
 @dataclass(frozen=True)
@@ -36,7 +38,8 @@ class Generation:
         token_ids: completion ids, the end token included when there is one.
         text: decoded content without control tokens.
         finish_reason: `stop` at an end token, `length` when cut at the token limit.
-        logprobs: log p of each token before temperature and floor, where the engine gives them.
+        logprobs: the model's own log p of each token, before temperature, floor and grammar, where
+            the engine gives them.
         failure: why there is no text ("too_long", "content_filter"). Such a generation is empty
             and its finish reason is `length`, so that nobody takes it for a finished text.
     """
@@ -125,6 +128,39 @@ class GenerateEngine(Protocol):
     def generate(self, requests: Sequence[GenerateRequest], sampling: Sampling) -> list[Generation]:
         """Return one generation for each request, in order."""
         ...
+
+
+class ConstrainableEngine(Protocol):
+    """Samples completions, freely or kept to a schema."""
+
+    def generate(
+        self,
+        requests: Sequence[GenerateRequest],
+        sampling: Sampling,
+        schema: JsonSchema | None = None,
+    ) -> list[Generation]:
+        """Return one generation for each request, in order."""
+        ...
+
+
+@dataclass(frozen=True)
+class Constrained:
+    """An engine all of whose completions keep to one schema.
+
+    They come from another distribution than the model's own: for writing and measuring, and not
+    for a training's rollouts.
+
+    Attributes:
+        engine: what samples.
+        schema: the form, such as `rubrics.rubric_schema` has it.
+    """
+
+    engine: ConstrainableEngine
+    schema: JsonSchema
+
+    def generate(self, requests: Sequence[GenerateRequest], sampling: Sampling) -> list[Generation]:
+        """Return one generation for each request, in order."""
+        return self.engine.generate(requests, sampling, self.schema)
 
 
 class Verifier(Protocol):

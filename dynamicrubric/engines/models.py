@@ -112,14 +112,7 @@ class Models:
     def new_adapter(self, settings: AdapterConfig, seed: int) -> PeftModel:
         """Return the base with a new adapter, which changes nothing before it is trained."""
         torch.manual_seed(seed)
-        config = LoraConfig(
-            r=settings.rank,
-            lora_alpha=settings.alpha,
-            lora_dropout=settings.dropout,
-            target_modules=list(settings.target_modules),
-            bias="none",
-            task_type="CAUSAL_LM",
-        )
+        config = lora_config(settings)
         model = get_peft_model(_sharing(self.base()), config, adapter_name=TRAINED)
         assert isinstance(model, PeftModel)
         return self._settled(model)
@@ -150,6 +143,18 @@ def check_adapter(directory: Path) -> None:
             expected="a plain LoRA adapter, its weights as safetensors",
             remedy="make it anew, or convert it",
         )
+
+
+def lora_config(settings: AdapterConfig) -> LoraConfig:
+    """Return PEFT's settings of a role's adapter."""
+    return LoraConfig(
+        r=settings.rank,
+        lora_alpha=settings.alpha,
+        lora_dropout=settings.dropout,
+        target_modules=list(settings.target_modules),
+        bias="none",
+        task_type="CAUSAL_LM",
+    )
 
 
 def _sharing(model: PreTrainedModel) -> PreTrainedModel:

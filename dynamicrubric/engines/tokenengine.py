@@ -18,6 +18,7 @@ from dynamicrubric.engines.base import (
     FinishReason,
     GenerateRequest,
     Generation,
+    JsonSchema,
     JudgeRequest,
     PromptTokenizer,
 )
@@ -47,6 +48,7 @@ class TokenSampling:
         logprobs: so many of the likeliest tokens are told in each place; at 1 a backend may tell
             the sampled token's alone.
         label_ids: instead of the likeliest, these tokens.
+        schema: what completions are kept to.
     """
 
     temperature: float
@@ -54,6 +56,7 @@ class TokenSampling:
     max_tokens: int
     logprobs: int = 1
     label_ids: tuple[int, ...] = ()
+    schema: JsonSchema | None = None
 
 
 @dataclass(frozen=True)
@@ -126,15 +129,38 @@ class TokenEngine(ABC):
     ) -> list[Completion | BadReply]:
         """Return a completion for each request, in order; each prompt leaves room for a token."""
 
-    def generate(self, requests: Sequence[GenerateRequest], sampling: Sampling) -> list[Generation]:
+    def generate(
+        self,
+        requests: Sequence[GenerateRequest],
+        sampling: Sampling,
+        schema: JsonSchema | None = None,
+    ) -> list[Generation]:
         """Return one generation for each request, in order.
 
         A prompt that leaves no room for a token fails as "too_long" and takes no other with it.
+
+        Args:
+            requests: what to complete.
+            sampling: how.
+            schema: what completions are kept to from their first token: no model thinks then. They
+                come without log-probabilities: vLLM's "raw" ones are of what the grammar leaves.
+
+        Raises:
+            UserError: the engine, or a prompt that lets the model think, does not go with a schema.
         """
-        asked = TokenSampling(sampling.temperature, sampling.min_p, sampling.max_tokens)
+        if schema is not None and any(self._opens_thinking(r.prompt_ids) for r in requests):
+            raise UserError(
+                doing="keeping completions to a schema",
+                got="a prompt that opens a thinking block",
+                expected="a chat frame without thinking",
+                remedy="derive the frame with enable_thinking false, or sample without a schema",
+            )
+        asked = TokenSampling(
+            sampling.temperature, sampling.min_p, sampling.max_tokens, schema=schema
+        )
         answers = self._complete_fitting(requests, asked)
         return [
-            self._generation(request, answer)
+            self._generation(request, answer, tells_logprobs=schema is None)
             for request, answer in zip(requests, answers, strict=True)
         ]
 
@@ -202,11 +228,14 @@ class TokenEngine(ABC):
             for r in requests
         ]
 
-    def _generation(self, request: GenerateRequest, answer: Completion | BadReply) -> Generation:
+    def _generation(
+        self, request: GenerateRequest, answer: Completion | BadReply, *, tells_logprobs: bool
+    ) -> Generation:
         if isinstance(answer, BadReply):
             return Generation.failed(answer.reason)
         text = self.tokenizer.decode(answer.token_ids)
-        found = Generation(answer.token_ids, text, answer.finish_reason, answer.logprobs)
+        logprobs = answer.logprobs if tells_logprobs else None
+        found = Generation(answer.token_ids, text, answer.finish_reason, logprobs)
         return without_thinking(found, opened=self._opens_thinking(request.prompt_ids))
 
     def _verdict(self, request: GenerateRequest, answer: Completion | BadReply) -> Verdict:

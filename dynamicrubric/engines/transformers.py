@@ -17,7 +17,8 @@ from transformers import (
 )
 
 from dynamicrubric.config import Sampling
-from dynamicrubric.engines.base import GenerateRequest, Generation, PromptTokenizer
+from dynamicrubric.engines.base import GenerateRequest, Generation, JsonSchema, PromptTokenizer
+from dynamicrubric.engines.grammar import Grammar
 from dynamicrubric.engines.identity import check_checkpoint
 from dynamicrubric.engines.thinking import opens_thinking, without_thinking
 from dynamicrubric.engines.tokenizer import load_tokenizer
@@ -92,15 +93,29 @@ class TransformersEngine:
         return cls(load_model(directory), load_tokenizer(directory))
 
     @torch.no_grad()
-    def generate(self, requests: Sequence[GenerateRequest], sampling: Sampling) -> list[Generation]:
+    def generate(
+        self,
+        requests: Sequence[GenerateRequest],
+        sampling: Sampling,
+        schema: JsonSchema | None = None,
+    ) -> list[Generation]:
         """Return one generation for each request, in order.
 
         Requests are batched by prompt length under a token budget; results are joined by index.
+
+        Args:
+            requests: what to complete.
+            sampling: how.
+            schema: what completions are kept to; see `engines.grammar`.
         """
+        grammar = None
+        if schema is not None:
+            width = int(self.model.config.get_text_config().vocab_size)
+            grammar = Grammar(self.tokenizer.hf, width, schema)
         order = sorted(range(len(requests)), key=lambda i: len(requests[i].prompt_ids))
         done: dict[int, Generation] = {}
         for batch in self._batches(order, requests, sampling.max_tokens):
-            generations = self._generate_batch([requests[i] for i in batch], sampling)
+            generations = self._generate_batch([requests[i] for i in batch], sampling, grammar)
             done.update(zip(batch, generations, strict=True))
         assert len(done) == len(requests), "a request got no generation"
         return [done[i] for i in range(len(requests))]
@@ -118,13 +133,16 @@ class TransformersEngine:
         return batches
 
     def _generate_batch(
-        self, requests: Sequence[GenerateRequest], sampling: Sampling
+        self, requests: Sequence[GenerateRequest], sampling: Sampling, grammar: Grammar | None
     ) -> list[Generation]:
         device = self.model.device
         ids, mask = pad_left([r.prompt_ids for r in requests], self.tokenizer.pad_id)
         draws = torch.from_numpy(
             np.stack([uniforms(r.seed, sampling.max_tokens) for r in requests])
         )
+        length = ids.shape[1]
+        processors = [] if grammar is None else [grammar.processor(len(requests), length)]
+        processors.append(SeededSampler(draws.to(device), sampling, length))
         config = GenerationConfig(
             do_sample=False,
             max_new_tokens=sampling.max_tokens,
@@ -140,11 +158,9 @@ class TransformersEngine:
             input_ids=ids.to(device),
             attention_mask=mask.to(device),
             generation_config=config,
-            logits_processor=LogitsProcessorList(
-                [SeededSampler(draws.to(device), sampling, ids.shape[1])]
-            ),
+            logits_processor=LogitsProcessorList(processors),
         )
-        completions = output[:, ids.shape[1] :].tolist()
+        completions = output[:, length:].tolist()
         return [self._finish(*pair) for pair in zip(requests, completions, strict=True)]
 
     def _finish(self, request: GenerateRequest, ids: list[int]) -> Generation:

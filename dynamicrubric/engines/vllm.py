@@ -24,7 +24,7 @@ from dynamicrubric.engines.reading import VerdictReading
 from dynamicrubric.engines.tokenengine import Completion, TokenEngine, TokenSampling
 from dynamicrubric.engines.tokenizer import load_tokenizer
 from dynamicrubric.engines.vllm_process import VllmChild, VllmConfig
-from dynamicrubric.errors import InstrumentError
+from dynamicrubric.errors import InstrumentError, UserError
 
 PROBE_TOLERANCE: Final = {"float32": 1e-3, "bfloat16": 0.25, "float16": 0.05}
 """Largest difference of a log-probability between two engines with the same weights, by dtype."""
@@ -191,6 +191,12 @@ class VllmEngine(TokenEngine):
     def _complete(
         self, requests: Sequence[GenerateRequest], sampling: TokenSampling
     ) -> list[Completion | BadReply]:
+        if sampling.schema is not None and not self.config.constrained:
+            raise UserError(
+                doing=f"keeping completions of vLLM for the {self.role} to a schema",
+                got="an engine that was started without a tokenizer",
+                remedy="set `constrained` in its VllmConfig",
+            )
         asked = [
             {"id": place, "prompt_ids": list(request.prompt_ids), "seed": request.seed}
             for place, request in enumerate(requests)
@@ -204,6 +210,7 @@ class VllmEngine(TokenEngine):
                 "logprobs": sampling.logprobs,
                 "label_ids": list(sampling.label_ids),
                 "end_ids": sorted(self.tokenizer.end_ids),
+                "schema": sampling.schema,
             },
         }
         results = self._child.ask(message)

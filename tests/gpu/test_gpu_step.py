@@ -18,6 +18,8 @@ PARTS = [
     "generator: sampling", "generator: training", "verification",
 ]  # fmt: skip
 
+needs_gpu = pytest.mark.skipif(not torch.cuda.is_available(), reason="no GPU that PyTorch can use")
+
 
 @pytest.fixture
 def benchmark(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
@@ -45,11 +47,10 @@ def check(parts: list[Any], load: Any) -> dict[str, Any]:
 
 
 @pytest.mark.slow
+@pytest.mark.skipif(torch.cuda.is_available(), reason="a GPU is here: all of it runs there")
 def test_gpu_step_of_a_tiny_model_runs_on_a_cpu(
     benchmark: ModuleType, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    if torch.cuda.is_available():
-        pytest.skip("there is a GPU: the whole of it runs there")
     parts = benchmark.measure("tiny", torch.float32, tmp_path)
     check(parts, benchmark.SHAPES["tiny"][1])
     assert all(part.memory is None for part in parts)
@@ -58,11 +59,10 @@ def test_gpu_step_of_a_tiny_model_runs_on_a_cpu(
 
 
 @pytest.mark.gpu
+@needs_gpu
 def test_gpu_step_of_qwen3_8bs_shape_fits_and_is_measured(
     benchmark: ModuleType, tmp_path: Path
 ) -> None:
-    if not torch.cuda.is_available():
-        pytest.skip("no GPU that PyTorch can use")
     total = torch.cuda.get_device_properties(0).total_memory
     if total < 40 * 2**30:
         pytest.skip(f"{total / 2**30:.0f} GiB of GPU memory; the weights alone are 15 GiB")
@@ -76,11 +76,10 @@ def test_gpu_step_of_qwen3_8bs_shape_fits_and_is_measured(
 
 
 @pytest.mark.gpu
+@needs_gpu
 def test_packed_verdicts_on_a_gpu_are_those_of_single_prompts(
     benchmark: ModuleType, tmp_path: Path
 ) -> None:
-    if not torch.cuda.is_available():
-        pytest.skip("no GPU that PyTorch can use")
     model, load = benchmark.SHAPES["tiny"]
     config = Qwen3Config(**model, rope_theta=1e6, tie_word_embeddings=False)
     models = benchmark.random_models(config, torch.float32, tmp_path / "base")

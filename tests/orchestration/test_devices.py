@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import os
 import subprocess
+from typing import Any
 
 import pytest
 
@@ -117,6 +118,40 @@ def test_gpu_steps_of_two_clones_take_the_same_lock(two_gpus, tmp_path, params_t
         )
     assert asked[0]["locks"] == asked[1]["locks"] == [two_gpus / f"gpu-{B}-0.lock"]
     assert asked[0]["devices"] == [B]
+
+
+@pytest.mark.parametrize("processes", [1, 2])
+def test_gpu_step_of_a_study_with_two_processes_holds_both_gpus_and_shows_what_it_needs(
+    two_gpus, tmp_path, params_text, monkeypatch, processes
+):
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "0,1")
+    text = params_text.replace("slots: 2", "slots: 1\n  processes: 2")
+    (tmp_path / "params.yaml").write_text(text)
+    study = Study(tmp_path)
+    asked: list[dict[str, object]] = []
+
+    def launched(target: str, arguments: dict[str, Any], **options: object) -> Usage:
+        asked.append({"target": target, "given": arguments, **options})
+        given = arguments if processes == 1 else arguments["kwargs"]
+        (tmp_path / given["out_dir"] / "weights.bin").write_text("x")
+        return Usage(1.0, 0.0, 0)
+
+    monkeypatch.setattr("tasks.study.launch", launched)
+    study.run_gpu_step(
+        StepRequest("train_policy", 1, {}, {}),
+        study.root / "data/policy",
+        lambda dirs: {"out_dir": str(dirs.out)},
+        group="cell",
+        processes=processes,
+    )
+    (job,) = asked
+    assert job["locks"] == [two_gpus / f"gpu-{A}-0.lock"]
+    assert job["more_locks"] == [(two_gpus / f"gpu-{B}-0.lock",)]
+    assert job["devices"] == [A if processes == 1 else f"{A},{B}"]
+    if processes == 2:
+        assert job["target"] == "tasks.ranks:run_in_ranks"
+        assert job["given"]["target"] == "dynamicrubric.steps:train_policy"
+        assert job["given"]["num_processes"] == 2
 
 
 def test_gpu_slots_of_several_processes_have_a_gpu_for_each(two_gpus, monkeypatch):

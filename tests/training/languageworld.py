@@ -181,9 +181,15 @@ class LanguageWorld:
         out.mkdir()
         work.mkdir(exist_ok=True)
         every = changed.pop("every", 10)
+        memory = {
+            key: changed.pop(key)
+            for key in ("rows_per_pass", "recompute_activations")
+            if key in changed
+        }
         shared = {
             "recipe": self.recipe(**changed), "prepared_dir": str(self.root / "prepared"),
             "out_dir": str(out), "work_dir": str(work), "checkpoint_every_steps": every,
+            **memory,
         }  # fmt: skip
         if role == "generator":
             steps.train_generator(

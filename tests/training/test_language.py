@@ -166,6 +166,26 @@ def test_resumed_training_of_an_adapter_ends_with_the_same_bytes(
     assert (out / "adapter_model.safetensors").read_bytes() == whole
 
 
+@pytest.mark.parametrize("role", ["policy", "generator"])
+def test_training_in_small_passes_is_the_same_but_for_rounding(
+    world: LanguageWorld, role: str
+) -> None:
+    out = world.train(
+        role, f"{role}_in_passes", start=role, rows_per_pass=2, recompute_activations=True
+    )
+    whole, start = (adapter_of(world.folder(name)) for name in (f"{role}_1", role))
+    passes = adapter_of(out)
+    moved = sum(float((whole[name] - start[name]).abs().sum()) for name in whole)
+    apart = sum(float((whole[name] - passes[name]).abs().sum()) for name in whole)
+    assert moved > 0
+    assert apart < 0.01 * moved
+    texts, alike = (
+        pd.read_parquet(folder / "rollouts.parquet")["text"].tolist()
+        for folder in (world.folder(f"{role}_1"), out)
+    )
+    assert texts == alike
+
+
 def test_evaluation_leaves_true_quality_unscored_and_measures_the_anchors(
     world: LanguageWorld,
 ) -> None:

@@ -1,0 +1,275 @@
+"""Runs a preflight: a profile in, a report out, in seconds and without weights."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from math import ceil
+from pathlib import Path
+from typing import Final, NamedTuple
+
+from dynamicrubric.config import Config, PretrainedConfig, resolve_arm
+from dynamicrubric.engines.meta import ModelSize, measure_model
+from dynamicrubric.engines.modelconfig import find_config
+from dynamicrubric.engines.verifier import GPU_BUDGET, torch_dtype
+from dynamicrubric.errors import UserError
+from dynamicrubric.plan import Plan, expand
+from dynamicrubric.preflight.facts import GIB, Check, Phase, Report, Work
+from dynamicrubric.preflight.lengths import Lengths, longest_texts
+from dynamicrubric.preflight.machine import Device, free_disk
+from dynamicrubric.preflight.memory import Memory, largest_phases
+from dynamicrubric.preflight.reach import reach_checks
+from dynamicrubric.preflight.storage import TEXTS, planned_storage
+from dynamicrubric.preflight.work import countable_plan, num_prompts, planned_work, timed
+
+GPU_SHARE: Final = 0.9
+"""Of a GPU's memory for tensors; the rest is for the CUDA context and for what the allocator cannot
+use. It is the share that vLLM takes unless told otherwise (`gpu_memory_utilization`)."""
+PROCESS_BYTES: Final = 0.6 * GIB
+"""Main memory of a step's process before it has a model: Python, PyTorch, transformers, TRL."""
+
+
+class _Model(NamedTuple):
+    size: ModelSize | None
+    source: str
+    stored: int | None
+    checks: list[Check]
+
+
+def preflight(config: Config, name: str, device: Device, root: Path) -> Report:
+    """Check a profile.
+
+    Args:
+        config: the profile.
+        name: where it is from, for the report.
+        device: what its tasks would run on.
+        root: the project's folder: its records say how fast, its disk how much room there is.
+    """
+    reached, hub_answers = reach_checks(config.model_dump(mode="json"), config)
+    model = _model(config, hub_answers)
+    recipes = {run.arm: resolve_arm(config, run.arm) for run in config.study.runs}
+    of_arms = {arm: longest_texts(config, recipe) for arm, recipe in recipes.items()}
+    lengths = Lengths(*(max(column) for column in zip(*of_arms.values(), strict=True)))
+    plan = countable_plan(config)
+    work = timed(planned_work(config, plan, lengths), config, root)
+    phases: tuple[Phase, ...] = ()
+    storage = {}
+    if model.size is not None:
+        size = model.size
+        phases = largest_phases(
+            [Memory(size, config, recipes[arm], of_arms[arm]).phases() for arm in recipes]
+        )
+        storage = dict(planned_storage(config, plan, size, work, model.stored))
+    checks = [
+        *_divisibility(config, device),
+        *_sources(config, plan),
+        *reached,
+        *model.checks,
+        *(_context(config, model.size, lengths) if model.size else ()),
+        *_judging(config, lengths),
+        *_memory(config, phases, device),
+        *_time(config, work),
+        *_disk(storage, root),
+    ]
+    return Report(
+        name, tuple(checks), model.size, model.source, lengths, phases, work, device.words, storage
+    )
+
+
+def _model(config: Config, ask_hub: bool) -> _Model:
+    """Count the backbone; what stands in the way is a problem, not an end."""
+    backbone = config.backbone
+    try:
+        if not isinstance(backbone, PretrainedConfig):
+            from dynamicrubric.engines.smallmodel import small_config
+
+            small = small_config(backbone, vocab_size=backbone.vocab_size, longest=1)
+            size = measure_model(small, torch_dtype("float32"))
+            return _Model(size, "the profile's backbone", None, [])
+        found = find_config(backbone, ask_hub=ask_hub)
+        size = measure_model(found.config, torch_dtype(backbone.dtype), backbone.lora)
+    except UserError as error:
+        got = f"{error.doing}: {error.got}; expected {error.expected}"
+        return _Model(None, "", None, [Check("backbone", "problem", got, error.remedy or "")])
+    checks = [
+        Check("backbone", "problem", one, "copy the number of config.json") for one in found.wrong
+    ]
+    return _Model(size, found.source, found.stored_bytes, checks)
+
+
+def _divisibility(config: Config, device: Device) -> Iterator[Check]:
+    recipe, rows = config.recipe, config.runtime.rows_per_pass
+    for role, section, group in (
+        ("generator", recipe.generator, recipe.generator.group_size),
+        ("policy", recipe.policy, recipe.responses_per_set),
+    ):
+        a_pass = rows or section.batch_size
+        yield Check(
+            "batches",
+            "ok",
+            f"{role}: {section.prompts_per_step} groups x {group} = {section.batch_size} "
+            f"completions a step, {section.batch_size // a_pass} x {a_pass} a pass, one process",
+        )
+        left = num_prompts(config)[0] % section.prompts_per_step
+        if left:
+            yield Check(
+                "batches",
+                "note",
+                f"{role}: {num_prompts(config)[0]} training prompts are no whole number of steps "
+                f"of {section.prompts_per_step}: {left} sit out each epoch, others each time",
+            )
+    slots = config.runtime.slots
+    if device.num_gpus and slots > device.num_gpus:
+        yield Check(
+            "batches",
+            "note",
+            f"runtime.slots is {slots} with {device.num_gpus} GPUs: "
+            f"{ceil(slots / device.num_gpus)} tasks share one",
+        )
+    elif device.num_gpus > slots:
+        yield Check(
+            "batches",
+            "note",
+            f"runtime.slots is {slots}: {device.num_gpus - slots} of {device.num_gpus} GPUs idle",
+            f"set runtime.slots to {device.num_gpus}, if the plan has arms side by side",
+        )
+
+
+def _sources(config: Config, plan: Plan) -> Iterator[Check]:
+    """Say whether what the study reads is there."""
+    try:
+        expand(config)
+    except UserError as error:
+        yield Check("sources", "problem", f"{error.doing}: {error.got}", error.remedy or "")
+        return
+    yield Check("sources", "ok", f"{len(plan.cells)} cells to train, {len(plan.starts)} to measure")
+
+
+def _context(config: Config, size: ModelSize, lengths: Lengths) -> Iterator[Check]:
+    """Compare the longest texts with what the model was made for."""
+    if size.context is None or _is_small(config):  # a small model is made to fit its texts
+        return
+    asks = config.recipe.verifier.kind == "language_model"
+    for role, tokens, change in (
+        (
+            "policy",
+            lengths.policy_in + lengths.policy_out,
+            "world.max_prompt_letters or recipe.policy.max_tokens",
+        ),
+        (
+            "generator",
+            lengths.generator_in + lengths.generator_out,
+            "recipe.policy.max_tokens, which its prompt holds responses_per_set times, or "
+            "recipe.generator.max_tokens",
+        ),
+        (
+            "verifier",
+            lengths.judged if asks else 0,
+            "world.max_response_letters or world.max_prompt_letters",
+        ),
+    ):
+        if not tokens:
+            continue
+        found = f"{role}: at most {tokens:,} tokens, the model was made for {size.context:,}"
+        fits = tokens <= size.context
+        yield Check(
+            "context", "ok" if fits else "problem", found, "" if fits else f"lower {change}"
+        )
+
+
+def _judging(config: Config, lengths: Lengths) -> Iterator[Check]:
+    if config.recipe.verifier.kind == "language_model" and lengths.judged > GPU_BUDGET.tokens:
+        yield Check(
+            "verdicts",
+            "note",
+            f"a prompt and response of up to {lengths.judged:,} tokens: one beyond "
+            f"{GPU_BUDGET.tokens:,} is read again for each criterion",
+        )
+
+
+def _memory(config: Config, phases: Sequence[Phase], device: Device) -> Iterator[Check]:
+    """Compare each step with the memory of what it runs on."""
+    if not phases:
+        return
+    slots = config.runtime.slots
+    tasks = ceil(slots / device.num_gpus) if device.is_gpu else slots
+    fixed = 0.0 if device.is_gpu else PROCESS_BYTES
+    have = device.bytes * (GPU_SHARE if device.is_gpu else 1.0)
+    needs = {phase.step: tasks * (phase.total + fixed) for phase in phases}
+    worst = max(phases, key=lambda phase: phase.total)
+    need = needs[worst.step]
+    several = f"{tasks} tasks at a time: " if tasks > 1 else ""
+    found = (
+        f"{several}{worst.step} needs {need / GIB:.1f} GiB ({worst.highest}); "
+        f"{have / GIB:.1f} GiB to be had"
+    )
+    too_large = [phase for phase in phases if needs[phase.step] > have]
+    change = _relief(config, too_large, tasks, worst.total) if too_large else ""
+    yield Check("memory", "problem" if too_large else "ok", found, change)
+    if device.is_gpu and _dtype(config) == "bfloat16" and not device.has_bfloat16:
+        yield Check("memory", "note", "this GPU computes bfloat16 slowly", "use a newer one")
+
+
+def _relief(config: Config, too_large: Sequence[Phase], tasks: int, largest: float) -> str:
+    """Say what would make steps fit, the settings that do most first."""
+    runtime = config.runtime
+    ways = []
+    passes = [phase for phase in too_large if phase.highest == "forward and backward"]
+    if passes and not runtime.recompute_activations:
+        ways.append("set runtime.recompute_activations")
+    if any(not phase.step.startswith("warm") for phase in passes) and runtime.rows_per_pass != 1:
+        ways.append("set runtime.rows_per_pass, to 1 at the least")
+    if any(phase.step.startswith("warm") for phase in passes):
+        ways.append("lower the warm start's batch_size or world.max_shown_letters")
+    if tasks > 1:
+        ways.append("lower runtime.slots")
+    if _dtype(config) == "float32" and not _is_small(config):
+        ways.append("set backbone.dtype to bfloat16")
+    ways.append(f"use a GPU of {ceil(largest / GPU_SHARE / GIB)} GiB or more for each task")
+    ways.append("shorten texts (max_tokens, world.max_prompt_letters)")
+    return "; or ".join(ways)
+
+
+def _is_small(config: Config) -> bool:
+    return not isinstance(config.backbone, PretrainedConfig)
+
+
+def _dtype(config: Config) -> str:
+    return config.backbone.dtype if isinstance(config.backbone, PretrainedConfig) else "float32"
+
+
+def _time(config: Config, work: Sequence[Work]) -> Iterator[Check]:
+    """Compare the longest step with its deadline, where it is known."""
+    known = {one.step: one.seconds / one.runs for one in work if one.seconds is not None}
+    if not known:
+        yield Check(
+            "time", "note", "unknown: no earlier run of this model and these lengths in this folder"
+        )
+        return
+    step, seconds = max(known.items(), key=lambda pair: pair[1])
+    limit = config.runtime.task_deadline_minutes * 60
+    found = f"{step} takes about {seconds / 60:.1f} min; the deadline is {limit / 60:.0f} min"
+    fits = seconds <= limit
+    yield Check(
+        "time",
+        "ok" if fits else "problem",
+        found,
+        "" if fits else "raise runtime.task_deadline_minutes, or lower the step's amounts",
+    )
+
+
+def _disk(storage: dict[str, float], root: Path) -> Iterator[Check]:
+    if not storage:
+        return
+    have, texts = free_disk(root), storage[TEXTS]
+    need = sum(storage.values()) - texts
+    found = (
+        f"{need / 1e9:.1f} GB of checkpoints and weights, texts of at most {texts / 1e9:.1f} GB; "
+        f"{have / 1e9:.1f} GB free"
+    )
+    change = "free space, or choose fewer arms, seeds or rounds to run"
+    if need > have:
+        yield Check("disk", "problem", found, change)
+    elif need + texts > have:
+        yield Check("disk", "note", found, "free space, if texts come near their limits")
+    else:
+        yield Check("disk", "ok", found)

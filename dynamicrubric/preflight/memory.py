@@ -1,0 +1,222 @@
+"""Memory of each step: what its models, its training and its largest batch take, in bytes.
+
+A step holds its models (and gradients and Adam's moments while it trains) from beginning to end;
+on top come, in turn, sampling, verdicts, measuring, and the forward and backward pass. What a pass
+keeps for the backward pass is measured (`engines.meta`); batch bounds are the engines' own.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+from dynamicrubric.config import Config, PretrainedConfig, RecipeConfig
+from dynamicrubric.engines.meta import ModelSize
+from dynamicrubric.engines.transformers import MAX_BATCH_LOGITS, MAX_BATCH_ROWS, MAX_BATCH_TOKENS
+from dynamicrubric.engines.verifier import GPU_BUDGET
+from dynamicrubric.preflight.facts import Phase
+from dynamicrubric.preflight.lengths import Lengths
+from dynamicrubric.preflight.work import num_prompts
+
+FLOAT32: Final = 4
+ADAM_BYTES: Final = 8
+"""Adam keeps two float32 numbers a parameter (Kingma and Ba, arXiv 1412.6980, algorithm 1)."""
+SAMPLER_BYTES: Final = 4 + 3 * 8
+"""A logit in `engines.transformers.SeededSampler`: float32, and three tensors of float64."""
+MASK_BYTES: Final = 1
+"""Of a pair of positions in the mask of padded rows, as transformers makes it; PyTorch's attention
+turns it into the model's number format on top."""
+LOGPROB_BYTES: Final = 3 * 4
+"""A logit in `engines.transformers.sequence_logprobs`, on top of the model's own: float32, divided
+by the temperature, and its log-softmax."""
+QUESTION_TOKENS: Final = 256
+"""More than a criterion and the frame around it take."""
+HEAD_TILE: Final = 4096 * 32768 * 4
+"""TRL computes log-probabilities in tiles of so many tokens x vocabulary entries, in float32
+(TRL 1.16: `TOKEN_CHUNK_SIZE` in `trl.kernels.chunked_logprob`, `_CHUNKED_LOGPROB_CHUNK_SIZE` in
+`trl.trainer.utils`)."""
+
+
+@dataclass(frozen=True)
+class Memory:
+    """Computes the phases of one arm.
+
+    Attributes:
+        size: the backbone.
+        config: all settings.
+        recipe: the arm's.
+        lengths: its longest texts.
+    """
+
+    size: ModelSize
+    config: Config
+    recipe: RecipeConfig
+    lengths: Lengths
+
+    def phases(self) -> list[Phase]:
+        """Return the memory of each step that the arm has."""
+        found = [self._warm_start("policy"), self._warm_start("generator"), self._sampling()]
+        if self.recipe.generator.update != "none":
+            found.append(self._train_generator())
+        found += [self._train_policy(), self._evaluate()]
+        return [phase for phase in found if phase is not None]
+
+    @property
+    def _base(self) -> float:
+        """Weights that all roles share; none where each role is a model of its own."""
+        return self.size.num_params * self.size.dtype_bytes if self._adapters else 0.0
+
+    @property
+    def _adapters(self) -> bool:
+        return isinstance(self.config.backbone, PretrainedConfig)
+
+    @property
+    def _trained(self) -> int:
+        """Parameters of one role that training moves."""
+        return self.size.num_adapter_params if self._adapters else self.size.num_params
+
+    @property
+    def _role(self) -> float:
+        """Weights of one role beside the base: adapters, and small models, are float32."""
+        return self._trained * FLOAT32
+
+    @property
+    def _training(self) -> float:
+        return self._trained * (FLOAT32 + ADAM_BYTES)
+
+    @property
+    def _writes(self) -> bool:
+        """Whether a generator is loaded beside the policy: kept rubrics and rules need none."""
+        return self.recipe.evaluator == "dynamic"
+
+    def _warm_start(self, role: str) -> Phase | None:
+        settings = getattr(self.config.warm_start, role)
+        if not settings.steps:
+            return None
+        length = getattr(self.lengths, f"warm_{role}")
+        own = {"policy": 0.0, "generator": 0.0} | {role: self._role}
+        moments = {"forward and backward": self._pass(settings.batch_size, length, length)}
+        return Phase(
+            f"warm_start {role}",
+            self._base,
+            own["policy"],
+            own["generator"],
+            self._training,
+            moments,
+        )
+
+    def _sampling(self) -> Phase:
+        moments = self._sample("policy", num_prompts(self.config)[0] * self._set_size)
+        return Phase("sample_responses", self._base, self._role, 0.0, 0.0, moments)
+
+    def _train_generator(self) -> Phase:
+        generator = self.recipe.generator
+        copies = 2 if generator.kl_beta else 1
+        moments = {
+            **self._sample("generator", generator.batch_size),
+            **self._verdicts(generator.group_size),
+            "forward and backward": self._update(
+                generator.batch_size, self.lengths.generator_in, self.lengths.generator_out
+            ),
+        }
+        return Phase(
+            "train_generator", self._base, 0.0, copies * self._role, self._training, moments
+        )
+
+    def _train_policy(self) -> Phase:
+        policy = self.recipe.policy
+        copies = 2 if policy.kl_beta else 1
+        moments = {
+            **self._sample("policy", policy.batch_size),
+            **(self._sample("generator", policy.prompts_per_step) if self._writes else {}),
+            **self._verdicts(1),
+            "forward and backward": self._update(
+                policy.batch_size, self.lengths.policy_in, self.lengths.policy_out
+            ),
+        }
+        generator = self._role if self._writes else 0.0
+        return Phase(
+            "train_policy", self._base, copies * self._role, generator, self._training, moments
+        )
+
+    def _evaluate(self) -> Phase:
+        sets = num_prompts(self.config)[1] * self.config.evaluation.sets_per_prompt
+        moments = {
+            **self._sample("policy", sets * self._set_size),
+            **(self._sample("generator", sets) if self._writes else {}),
+            **self._verdicts(1),
+            "log-probabilities": self._logprobs(),
+        }
+        generator = self._role if self._writes else 0.0
+        return Phase("evaluate_round", self._base, 2 * self._role, generator, 0.0, moments)
+
+    @property
+    def _set_size(self) -> int:
+        return self.recipe.responses_per_set
+
+    def _sample(self, role: str, requests: int) -> dict[str, float]:
+        """Return a batch's keys and values, and its prompts' pass or its sampler on top."""
+        read, written = (getattr(self.lengths, f"{role}_{end}") for end in ("in", "out"))
+        rows = max(1, min(requests, MAX_BATCH_TOKENS // (read + written)))
+        cache = rows * (read + written) * self.size.cache_bytes
+        prompts = rows * read * self.size.layer_bytes + self._mask(rows, read)
+        sampler = rows * self.size.vocab_size * SAMPLER_BYTES
+        return {f"sampling, {role}": cache + max(prompts, sampler)}
+
+    def _verdicts(self, num_rubrics: int) -> dict[str, float]:
+        """Return a packed pass: its row's activations, and the largest block's scores in float32.
+
+        A block (`engines.packed`) is one response with the questions of all rubrics about it, no
+        longer together than the rubrics; a response beyond the budget has one question a pass.
+        """
+        if self.recipe.verifier.kind != "language_model":
+            return {}
+        budget, judged = GPU_BUDGET.tokens, self.lengths.judged
+        prefix = min(judged, budget // 2)
+        asked = min(num_rubrics * self.lengths.generator_out, budget - prefix)
+        pairs = max(prefix * asked, judged * QUESTION_TOKENS)
+        tokens = max(budget, judged + QUESTION_TOKENS)
+        scores = self.size.num_heads * pairs * FLOAT32
+        return {"verdicts": tokens * self.size.layer_bytes + scores}
+
+    def _logprobs(self) -> float:
+        length = self.lengths.policy_in + self.lengths.policy_out
+        vocabulary = self.size.vocab_size
+        rows = max(1, min(MAX_BATCH_ROWS, MAX_BATCH_LOGITS // (length * vocabulary)))
+        logits = rows * length * vocabulary * (self.size.dtype_bytes + LOGPROB_BYTES)
+        return logits + rows * length * self.size.layer_bytes + self._mask(rows, length)
+
+    def _update(self, batch: int, read: int, written: int) -> float:
+        return self._pass(self.config.runtime.rows_per_pass or batch, read + written, written)
+
+    def _pass(self, rows: int, length: int, scored: int) -> float:
+        """Return what one forward and backward pass takes.
+
+        Recomputing keeps each layer's input (Chen et al., arXiv 1604.06174); a layer in its
+        backward pass has its activations and, at most as large, their gradients.
+        """
+        size = self.size
+        whole = size.layer_bytes
+        kept = size.num_layers * (
+            size.hidden_size * size.dtype_bytes
+            if self.config.runtime.recompute_activations
+            else whole
+        )
+        extra = 2 * whole if self.config.runtime.recompute_activations else whole
+        activations = rows * length * (kept + extra + size.outer_bytes)
+        head = rows * scored * size.hidden_size * (size.dtype_bytes + FLOAT32)
+        tile = min(HEAD_TILE, rows * scored * size.vocab_size * FLOAT32)
+        return activations + head + 2 * tile + self._mask(rows, length)
+
+    def _mask(self, rows: int, length: int) -> float:
+        return rows * length**2 * (MASK_BYTES + self.size.dtype_bytes)
+
+
+def largest_phases(of_arms: list[list[Phase]]) -> tuple[Phase, ...]:
+    """Return each step's phase in the arm where it needs most."""
+    found: dict[str, Phase] = {}
+    for phases in of_arms:
+        for phase in phases:
+            if phase.step not in found or found[phase.step].total < phase.total:
+                found[phase.step] = phase
+    return tuple(found.values())

@@ -1,0 +1,177 @@
+"""How much a plan samples and judges, step by step, and what that took before.
+
+Amounts are bounds: every text is as long as it may be, every rubric has as many items as it may.
+Times rest on earlier runs in this folder alone, of the same backbone with the same length limits;
+without any, nothing is said.
+"""
+
+from __future__ import annotations
+
+import json
+import statistics
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from dynamicrubric.config import Config, LanguageConfig
+from dynamicrubric.plan import RUNS_DIR, WARM_DIR, Cell, Plan, expand
+from dynamicrubric.preflight.facts import Work
+from dynamicrubric.preflight.lengths import Lengths
+from dynamicrubric.worlds.postcards.prompts import all_prompts
+
+
+def countable_plan(config: Config) -> Plan:
+    """Return a plan with the cells of this config's, also where its files are not there yet.
+
+    What the files are is part of cells' ids, so this plan's ids are good for nothing but counting.
+    """
+    if not isinstance(config.world, LanguageConfig):
+        return expand(config)
+    world = config.world.model_copy(update={"anchors": ("hub:any",), "against": ()})
+    backbone = config.backbone.model_copy(update={"checkpoint": "any/any"})
+    return expand(config.model_copy(update={"world": world, "backbone": backbone}))
+
+
+def num_prompts(config: Config) -> tuple[int, int]:
+    """Return the number of training and of held-out prompts."""
+    world = config.world
+    if isinstance(world, LanguageConfig):
+        return world.num_train_prompts, world.num_heldout_prompts
+    return len(all_prompts()) - world.num_heldout_prompts, world.num_heldout_prompts
+
+
+def planned_work(config: Config, plan: Plan, lengths: Lengths) -> tuple[Work, ...]:
+    """Return what all cells of a plan do, by step."""
+    found: dict[str, Work] = {}
+    for cell in (*plan.starts.values(), *plan.cells.values()):
+        for work in _cell_work(cell, num_prompts(config), config.world.num_anchors, lengths):
+            before = found.get(work.step)
+            found[work.step] = _sum(before, work) if before else work
+    order = ("sample_responses", "train_generator", "train_policy", "evaluate_round")
+    return tuple(found[step] for step in order if step in found)
+
+
+def _sum(first: Work, second: Work) -> Work:
+    names = ("runs", "completions", "tokens_read", "tokens_written", "verdicts")
+    return replace(first, **{name: getattr(first, name) + getattr(second, name) for name in names})
+
+
+def _cell_work(
+    cell: Cell, prompts: tuple[int, int], num_anchors: int, lengths: Lengths
+) -> Iterator[Work]:
+    recipe = cell.recipe
+    size, items = recipe.responses_per_set, recipe.rubrics.max_items
+    writes = recipe.rubrics.evaluator == "dynamic"
+    policy, generator = recipe.policy_training, recipe.generator_training
+    if policy is not None:
+        yield _work("sample_responses", lengths, policy=prompts[0] * size)
+    if generator is not None:
+        rubrics = generator.steps * generator.prompts_per_step * generator.group_size
+        asked = rubrics * items * (size + num_anchors)
+        yield _work("train_generator", lengths, generator=rubrics, verdicts=asked)
+    if policy is not None:
+        sets = policy.steps * policy.prompts_per_step
+        yield _work(
+            "train_policy",
+            lengths,
+            policy=sets * size,
+            generator=sets if writes else 0,
+            verdicts=sets * size * items,
+        )
+    sets = prompts[1] * recipe.evaluation.sets_per_prompt
+    yield _work(
+        "evaluate_round",
+        lengths,
+        policy=sets * size,
+        generator=sets if writes else 0,
+        verdicts=sets * items * (size + num_anchors),
+    )
+
+
+def _work(
+    step: str, lengths: Lengths, *, policy: int = 0, generator: int = 0, verdicts: int = 0
+) -> Work:
+    return Work(
+        step,
+        1,
+        policy + generator,
+        policy * lengths.policy_in + generator * lengths.generator_in,
+        policy * lengths.policy_out + generator * lengths.generator_out,
+        verdicts,
+    )
+
+
+def timed(work: tuple[Work, ...], config: Config, root: Path) -> tuple[Work, ...]:
+    """Return the work with its time by the median completions a second of earlier runs."""
+    rates = measured_rates(config, root)
+    return tuple(
+        replace(
+            one,
+            seconds=one.completions / statistics.median(rates[one.step]),
+            based_on=len(rates[one.step]),
+        )
+        if one.step in rates
+        else one
+        for one in work
+    )
+
+
+def measured_rates(config: Config, root: Path) -> dict[str, list[float]]:
+    """Return completions a second of earlier steps in a folder that this config could have run.
+
+    A record counts if the folder's warm starts are of the same backbone and world, and the step had
+    the same length limits and size of sets.
+    """
+    warm = _read(root / WARM_DIR / "generator" / "record.json")
+    ours = config.backbone.model_dump(mode="json")
+    if warm is None or warm.get("identity", {}).get("backbone") != ours:
+        return {}
+    found: dict[str, list[float]] = {}
+    for path in sorted((root / RUNS_DIR).glob("*/*/record.json")):
+        record = _read(path)
+        try:
+            if record is None or not _same_limits(record["identity"], config):
+                continue
+            rate = _rate(record, num_prompts(config))
+        except (KeyError, TypeError, ValueError, AttributeError, ZeroDivisionError):
+            continue  # not a record of a step that samples, or a broken one: it counts for nothing
+        found.setdefault(record["step"], []).append(rate)
+    return found
+
+
+def _same_limits(identity: Mapping[str, Any], config: Config) -> bool:
+    recipe = config.recipe
+    pairs = (
+        (identity.get("sampling"), recipe.policy.max_tokens),
+        (identity.get("rubrics", {}).get("sampling"), recipe.generator.max_tokens),
+    )
+    return all(not section or section["max_tokens"] == limit for section, limit in pairs)
+
+
+def _rate(record: Mapping[str, Any], prompts: tuple[int, int]) -> float:
+    """Return the completions a second of a recorded step, all that it sampled counted."""
+    step, identity = record["step"], record["identity"]
+    size = int(identity.get("responses_per_set", 0))  # a generator's training needs none
+    writes = identity.get("rubrics", {}).get("evaluator") == "dynamic"
+    if step == "sample_responses":
+        completions = prompts[0] * size
+    elif step == "train_generator":
+        training = identity["training"]
+        completions = training["steps"] * training["prompts_per_step"] * training["group_size"]
+    elif step == "train_policy":
+        training = identity["training"]
+        completions = training["steps"] * training["prompts_per_step"] * (size + writes)
+    elif step == "evaluate_round":
+        completions = prompts[1] * identity["evaluation"]["sets_per_prompt"] * (size + writes)
+    else:
+        raise KeyError(step)
+    return float(completions / float(record["provenance"]["seconds"]))
+
+
+def _read(path: Path) -> dict[str, Any] | None:
+    try:
+        document = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return None
+    return document if isinstance(document, dict) else None

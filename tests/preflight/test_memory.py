@@ -1,0 +1,109 @@
+"""Memory by step against sums made by hand."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from dynamicrubric.config import Config, merge
+from dynamicrubric.engines.meta import ModelSize
+from dynamicrubric.preflight.facts import Phase
+from dynamicrubric.preflight.lengths import Lengths, longest_texts
+from dynamicrubric.preflight.memory import HEAD_TILE, Memory
+from dynamicrubric.yamlio import load_yaml
+
+ROOT = Path(__file__).resolve().parents[2]
+SIZE = ModelSize(
+    architecture="X", num_params=1_000_000, num_adapter_params=10_000, dtype_bytes=2, num_layers=4,
+    num_heads=8, hidden_size=64, vocab_size=1000, context=4096, cache_bytes=1024.0,
+    layer_bytes=5000.0, outer_bytes=100.0,
+)  # fmt: skip
+LENGTHS = Lengths(
+    policy_in=100, policy_out=50, generator_in=500, generator_out=80, judged=300, warm_policy=0,
+    warm_generator=400,
+)  # fmt: skip
+
+
+def config_of(profile: str, **changes: Any) -> Config:
+    document = load_yaml(ROOT / "profiles" / f"{profile}.yaml")
+    return Config.model_validate(merge(document, changes))
+
+
+def phases(config: Config, size: ModelSize = SIZE) -> dict[str, Phase]:
+    found = Memory(size, config, config.recipe, LENGTHS).phases()
+    return {phase.step: phase for phase in found}
+
+
+def test_adapters_over_a_base_hold_it_once_and_train_in_float32() -> None:
+    phase = phases(config_of("smollm2"))["train_policy"]
+    assert phase.base == 1_000_000 * 2
+    assert phase.policy == 2 * 10_000 * 4  # trained, and the KL's reference
+    assert phase.generator == 10_000 * 4
+    assert phase.training == 10_000 * (4 + 8)
+
+
+def test_whole_models_hold_each_role_and_no_base() -> None:
+    phase = phases(config_of("postcards"))["train_policy"]
+    assert (phase.base, phase.policy, phase.generator) == (0, 2 * 4e6, 4e6)
+    assert phase.training == 12e6
+    assert "verdicts" not in phase.moments  # a program answers
+
+
+def test_generator_that_is_never_trained_has_no_training_step() -> None:
+    config = config_of("smollm2")
+    generator = config.recipe.generator.model_copy(update={"update": "none"})
+    recipe = config.recipe.model_copy(update={"generator": generator})
+    steps = [phase.step for phase in Memory(SIZE, config, recipe, LENGTHS).phases()]
+    assert "train_policy" in steps
+    assert "train_generator" not in steps
+
+
+def test_backward_pass_without_recomputing_is_the_sum_of_its_parts() -> None:
+    phase = phases(config_of("smollm2"))["train_policy"]
+    rows, tokens, scored = 8, 150, 50
+    layers = rows * tokens * (4 * 5000 + 5000 + 100)
+    head = rows * scored * 64 * (2 + 4) + 2 * rows * scored * 1000 * 4
+    mask = rows * tokens**2 * (1 + 2)
+    assert phase.moments["forward and backward"] == layers + head + mask
+
+
+def test_backward_pass_of_single_rows_with_recomputing_keeps_inputs_and_one_layer() -> None:
+    runtime = {"rows_per_pass": 1, "recompute_activations": True}
+    phase = phases(config_of("smollm2", runtime=runtime))["train_policy"]
+    layers = 150 * (4 * 64 * 2 + 2 * 5000 + 100)
+    head = 50 * 64 * (2 + 4) + 2 * 50 * 1000 * 4
+    assert phase.moments["forward and backward"] == layers + head + 150**2 * 3
+
+
+def test_head_takes_two_tiles_however_long_the_text_is() -> None:
+    memory = Memory(SIZE, config_of("smollm2"), config_of("smollm2").recipe, LENGTHS)
+    more = memory._pass(1, 10**6, 10**6) - memory._pass(1, 10**6, 0)
+    assert more == 10**6 * 64 * (2 + 4) + 2 * HEAD_TILE
+
+
+def test_sampling_holds_as_many_rows_as_there_are_requests_or_as_the_engine_takes() -> None:
+    few = phases(config_of("smollm2"))["train_policy"].moments["sampling, policy"]
+    prompts = 8 * 100 * 5000 + 8 * 100**2 * 3
+    assert few == 8 * 150 * 1024 + prompts
+    long = LENGTHS._replace(policy_in=60_000, policy_out=5_000)
+    config = config_of("smollm2")
+    found = Memory(SIZE, config, config.recipe, long).phases()
+    many = {phase.step: phase for phase in found}["sample_responses"].moments["sampling, policy"]
+    assert many == 65_000 * 1024 + 60_000 * 5000 + 60_000**2 * 3  # one row
+
+
+def test_highest_moment_is_what_a_step_needs_on_top_of_what_it_holds() -> None:
+    phase = Phase("x", 1.0, 2.0, 3.0, 4.0, {"a": 5.0, "b": 7.0, "c": 6.0})
+    assert (phase.held, phase.highest, phase.total) == (10.0, "b", 17.0)
+
+
+def test_lengths_of_the_paper_are_8k_and_24k() -> None:
+    config = config_of("qwen3-8b")
+    lengths = longest_texts(config, config.recipe)
+    assert lengths.policy_in == pytest.approx(8_000, rel=0.02)
+    assert lengths.generator_in == pytest.approx(24_576, rel=0.02)
+    assert lengths.generator_out == 8192
+    static = config.recipe.model_copy(update={"evaluator": "static"})
+    assert longest_texts(config, static).generator_in < lengths.generator_in - 8 * 2048

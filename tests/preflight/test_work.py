@@ -1,0 +1,99 @@
+"""How much a plan does, and what earlier runs say of its time."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+from dynamicrubric.config import Config
+from dynamicrubric.preflight.facts import Work
+from dynamicrubric.preflight.lengths import Lengths
+from dynamicrubric.preflight.work import countable_plan, measured_rates, planned_work, timed
+from dynamicrubric.yamlio import load_yaml
+
+ROOT = Path(__file__).resolve().parents[2]
+LENGTHS = Lengths(10, 5, 100, 20, 0, 0, 0)
+
+
+def smollm2(**study: Any) -> Config:
+    document = load_yaml(ROOT / "profiles" / "smollm2.yaml")
+    document["study"] |= study
+    return Config.model_validate(document)
+
+
+def work_of(config: Config) -> dict[str, Work]:
+    return {one.step: one for one in planned_work(config, countable_plan(config), LENGTHS)}
+
+
+def test_work_of_one_arm_is_what_its_settings_multiply_to() -> None:
+    found = work_of(smollm2(run=["coevolved"], rounds=2))
+    sampled = found["sample_responses"]
+    assert (sampled.runs, sampled.completions) == (2, 2 * 56 * 4)
+    assert (sampled.tokens_read, sampled.tokens_written) == (448 * 10, 448 * 5)
+    generator = found["train_generator"]
+    assert generator.completions == (16 + 8) * 2 * 4
+    assert generator.verdicts == generator.completions * 4 * (4 + 4)
+    policy = found["train_policy"]
+    sets = 2 * 12 * 2
+    assert policy.completions == sets * (4 + 1)
+    assert policy.tokens_read == sets * 4 * 10 + sets * 100
+    assert policy.tokens_written == sets * 4 * 5 + sets * 20
+    assert policy.verdicts == sets * 4 * 4
+    measured = found["evaluate_round"]
+    assert (measured.runs, measured.completions) == (3, 3 * 24 * (4 + 1))
+
+
+def test_work_of_an_arm_that_never_trains_its_generator_has_no_such_step() -> None:
+    assert "train_generator" not in work_of(smollm2(run=["frozen"]))
+
+
+def record(path: Path, step: str, seconds: float, **identity: Any) -> None:
+    path.mkdir(parents=True)
+    document = {"step": step, "identity": identity, "provenance": {"seconds": seconds}}
+    (path / "record.json").write_text(json.dumps(document))
+
+
+def earlier_run(root: Path, config: Config, max_tokens: int = 64) -> None:
+    backbone = config.backbone.model_dump(mode="json")
+    record(root / "data/warm/generator", "warm_start", 9.0, backbone=backbone)
+    sampling = {"temperature": 1.0, "min_p": 0.05, "max_tokens": max_tokens}
+    for number, seconds in enumerate((56.0, 112.0, 224.0)):
+        folder = root / f"data/runs/cell{number}/responses"
+        record(folder, "sample_responses", seconds, responses_per_set=4, sampling=sampling)
+
+
+def test_time_is_by_the_median_rate_of_earlier_runs(tmp_path: Path) -> None:
+    config = smollm2(run=["coevolved"], rounds=2)
+    earlier_run(tmp_path, config)
+    assert measured_rates(config, tmp_path) == {"sample_responses": [4.0, 2.0, 1.0]}
+    found = {one.step: one for one in timed(tuple(work_of(config).values()), config, tmp_path)}
+    assert found["sample_responses"].seconds == 448 / 2.0
+    assert found["sample_responses"].based_on == 3
+    assert found["train_policy"].seconds is None  # never run here: unknown
+
+
+def test_time_is_unknown_after_runs_of_another_model_or_of_other_lengths(tmp_path: Path) -> None:
+    config = smollm2()
+    assert measured_rates(config, tmp_path) == {}
+    earlier_run(tmp_path / "lengths", config, max_tokens=65)
+    assert measured_rates(config, tmp_path / "lengths") == {}
+    backbone = config.backbone.model_copy(update={"checkpoint": "another/model"})
+    earlier_run(tmp_path / "model", config.model_copy(update={"backbone": backbone}))
+    assert measured_rates(config, tmp_path / "model") == {}
+
+
+def test_broken_records_count_for_nothing(tmp_path: Path) -> None:
+    config = smollm2()
+    earlier_run(tmp_path, config)
+    for number, text in enumerate(("{", "[]", "{}", '{"step": "sample_responses"}')):
+        folder = tmp_path / f"data/runs/broken{number}/responses"
+        folder.mkdir(parents=True)
+        (folder / "record.json").write_text(text)
+    record(tmp_path / "data/runs/kept/generator", "train_generator", 0.0, training=None)
+    assert measured_rates(config, tmp_path) == {"sample_responses": [4.0, 2.0, 1.0]}
+
+
+def test_plan_is_counted_before_its_files_are_there() -> None:
+    plan = countable_plan(smollm2(run=["coevolved", "frozen"], seeds=[1, 2], rounds=2))
+    assert (len(plan.cells), len(plan.starts)) == (8, 2)
