@@ -73,6 +73,7 @@ def grpo_settings(
     group_size: int,
     reward_weights: Mapping[str, float],
     checkpoint_every_steps: int,
+    rows_per_pass: int,
 ) -> GrpoSettings:
     """Return a training's numbers; sampling and the draws' name are those of its rollout."""
     from dynamicrubric.training.grpo import GrpoSettings
@@ -88,6 +89,7 @@ def grpo_settings(
         reward_weights=reward_weights,
         seed=derive_seed(*rollout.seed_name, "order"),
         checkpoint_every_steps=checkpoint_every_steps,
+        rows_per_pass=rows_per_pass,
     )
 
 
@@ -170,12 +172,8 @@ def sample_sets(
     sets = []
     for place, (key, index) in enumerate(names):
         group = tuple(generations[place * size : (place + 1) * size])
-        texts = tuple(generation.text for generation in group)
-        sets.append(
-            SampledSet(
-                f"{key}/{index}", ResponseSet(key, prepared.prompts[split][key], texts), group, ()
-            )
-        )
+        responses = ResponseSet.of(key, prepared.prompts[split][key], group)
+        sets.append(SampledSet(f"{key}/{index}", responses, group, ()))
     return sets
 
 
@@ -198,7 +196,12 @@ def with_kl(
         for model in (engine.model, before)
     )
     kl = iter([a - b for a, b in zip(now, start, strict=True)])
-    return [replace(s, kl=tuple(next(kl) for _ in s.generations)) for s in sets]
+    return [
+        replace(
+            s, kl=tuple(None if g.failure else k for g, k in zip(s.generations, kl, strict=False))
+        )
+        for s in sets
+    ]
 
 
 def write_sets(sets: Sequence[SampledSet], path: Path) -> None:
@@ -213,6 +216,8 @@ def write_sets(sets: Sequence[SampledSet], path: Path) -> None:
             "text": generation.text,
             "num_tokens": len(generation.token_ids),
             "finish_reason": generation.finish_reason,
+            # A column only where an engine failed: no other table of an engine changes for it.
+            **({"failure": generation.failure} if one.responses.failures else {}),
         }
         for one in sets
         for index, generation in enumerate(one.generations)
@@ -235,14 +240,14 @@ def training_sets(
         anchors = anchors_of(cell, prepared)
         return {key: ResponseSet(key, prompts[key], anchors[key]) for key in prompts}
     table = pd.read_parquet(responses_dir / "responses.parquet")
-    return {
-        str(set_id): ResponseSet(
-            str(rows["prompt_id"].iloc[0]),
-            prompts[str(rows["prompt_id"].iloc[0])],
-            tuple(rows.sort_values("sample_index")["text"]),
-        )
-        for set_id, rows in table.groupby("set_id", sort=False)
-    }
+    sets = {}
+    for set_id, unordered in table.groupby("set_id", sort=False):
+        rows = unordered.sort_values("sample_index")
+        key = str(rows["prompt_id"].iloc[0])
+        failed = rows.get("failure", ())
+        failures = tuple(reason if isinstance(reason, str) else None for reason in failed)
+        sets[str(set_id)] = ResponseSet(key, prompts[key], tuple(rows["text"]), failures)
+    return sets
 
 
 def dynamic_writer(cell: CellRecipe, generator_dir: Path, models: Models) -> DynamicWriter:

@@ -138,9 +138,11 @@ def train_generator(
     out_dir: str,
     work_dir: str,
     checkpoint_every_steps: int,
+    rows_per_pass: int = 0,
 ) -> None:
     """Train the generator with GRPO; a static one then writes its rubrics once and keeps them."""
     from dynamicrubric.engines.models import Models
+    from dynamicrubric.training import processes
     from dynamicrubric.training.generator import GeneratorRollout
     from dynamicrubric.training.grpo import train_grpo
 
@@ -165,6 +167,7 @@ def train_generator(
             group_size=training.group_size,
             reward_weights=weights,
             checkpoint_every_steps=checkpoint_every_steps,
+            rows_per_pass=rows_per_pass,
         )
         train_grpo(
             Path(generator_dir),
@@ -176,7 +179,7 @@ def train_generator(
             models=models,
         )
         generator_dir = out_dir
-    if cell.rubrics.evaluator == "static":
+    if cell.rubrics.evaluator == "static" and processes.is_first():
         keep_rubrics(cell, Path(generator_dir), prepared, models, Path(out_dir))
 
 
@@ -190,6 +193,7 @@ def train_policy(
     out_dir: str,
     work_dir: str,
     checkpoint_every_steps: int,
+    rows_per_pass: int = 0,
 ) -> None:
     """Train the policy with GRPO on its evaluator's scores, an oracle's on the true quality."""
     from dynamicrubric.engines.models import Models
@@ -207,6 +211,7 @@ def train_policy(
         group_size=cell.responses_per_set,
         reward_weights={"true_quality" if cell.rubrics.evaluator == "oracle" else "score": 1.0},
         checkpoint_every_steps=checkpoint_every_steps,
+        rows_per_pass=rows_per_pass,
     )
     train_grpo(
         Path(policy_dir),
@@ -227,11 +232,16 @@ def evaluate_round(
     start_policy_dir: str,
     prepared_dir: str,
     out_dir: str,
+    before_dir: str | None = None,
 ) -> None:
-    """Measure policy and generator on held-out prompts; KL is against the start policy P_0."""
+    """Measure policy and generator on held-out prompts; KL is against the start policy P_0.
+
+    With `before_dir`, the evaluation of the round before, the generator is also measured on the
+    sets that its policy sampled there: on P_{t-1}, before the update to P_t.
+    """
     from dynamicrubric.engines.models import Models
-    from dynamicrubric.evaluation import evaluate_sets, evaluate_without_rubrics
-    from dynamicrubric.evaluationfiles import write_evaluation
+    from dynamicrubric.evaluation import evaluate_sets, evaluate_without_rubrics, measure_sets
+    from dynamicrubric.evaluationfiles import read_sets, write_before, write_evaluation
 
     cell = parse_recipe(recipe)
     prepared = load_prepared(Path(prepared_dir))
@@ -241,21 +251,25 @@ def evaluate_round(
     sets = sample_sets(
         engine, prepared, "heldout", cell, cell.evaluation.sets_per_prompt, seed_name
     )
-    before = models.load(Path(start_policy_dir))
-    sets = with_kl(sets, engine, before, cell.policy_sampling.temperature)
+    start = models.load(Path(start_policy_dir))
+    sets = with_kl(sets, engine, start, cell.policy_sampling.temperature)
     quality = prepared.world.true_quality
     if cell.rubrics.evaluator == "oracle":
         write_evaluation(evaluate_without_rubrics(sets, quality), Path(out_dir))
         return
-    evaluation = evaluate_sets(
-        sets,
-        writer_of(cell, Path(generator_dir), prepared.world, models, prepared.prompts["heldout"]),
-        judging_of(cell, cell.evaluation, prepared.world, models),
-        quality,
-        seed_name,
-        prepared.heldout_anchors,
+    writer = writer_of(
+        cell, Path(generator_dir), prepared.world, models, prepared.prompts["heldout"]
     )
+    judging = judging_of(cell, cell.evaluation, prepared.world, models)
+    evaluation = evaluate_sets(sets, writer, judging, quality, seed_name, prepared.heldout_anchors)
     write_evaluation(evaluation, Path(out_dir))
+    if before_dir is not None:
+        where = "the held-out sets of the policy before its update"
+        # The draws have the names of the round before, as in the G x P grid.
+        seed_name = (cell.seed, cell.round - 1, "evaluate")
+        sets, known = read_sets(Path(before_dir))
+        measured = measure_sets(where, sets, writer, judging, known, seed_name)
+        write_before(measured, Path(out_dir))
 
 
 def evaluate_grid(
@@ -280,7 +294,8 @@ def evaluate_grid(
     """
     from dynamicrubric.engines.models import Models
     from dynamicrubric.evaluation import measure_sets
-    from dynamicrubric.gridfiles import read_sets, write_grid
+    from dynamicrubric.evaluationfiles import read_sets
+    from dynamicrubric.gridfiles import write_grid
 
     cell = parse_recipe(recipe)
     held_out = {policy: read_sets(Path(folder)) for policy, folder in evaluation_dirs.items()}

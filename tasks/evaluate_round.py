@@ -28,6 +28,7 @@ def evaluate_round(
         "sampling": identity_of(recipe.policy_sampling),
         "evaluation": identity_of(recipe.evaluation),
     }
+    before = {} if cell.before is None else {"before": study.root / cell.before / "evaluation"}
     return study.run_gpu_step(
         request_for(
             "evaluate_round",
@@ -36,6 +37,7 @@ def evaluate_round(
             generator=generator_dir,
             start_policy=study.warm("policy"),
             prepared=study.prepared,
+            **before,
         ),
         study.cell_dir(cell) / "evaluation",
         lambda dirs: {
@@ -45,6 +47,7 @@ def evaluate_round(
             "start_policy_dir": str(study.warm("policy")),
             "prepared_dir": str(study.prepared),
             "out_dir": str(dirs.out),
+            **{f"{name}_dir": str(folder) for name, folder in before.items()},
         },
         group=cell.key,
         on_line=log_line(),

@@ -36,7 +36,7 @@ def write_base(checkpoint: str, target: Path) -> dict[str, str]:
         convert_gguf(packaged_smollm2() if checkpoint == SMOLLM2 else Path(checkpoint), target)
         return {}
     found, origin = _find(checkpoint)
-    check_checkpoint(found.folder, f"reading the backbone {checkpoint}")
+    check_checkpoint(found.folder, checkpoint)
     target.mkdir()
     for pattern in BASE_FILES:
         for path in found.folder.glob(pattern):

@@ -15,10 +15,10 @@ from typing import TYPE_CHECKING, Any, Final, cast
 
 import torch
 from peft import LoraConfig, PeftModel, get_peft_model
-from transformers import PreTrainedModel, PreTrainedTokenizerFast
+from transformers import PreTrainedModel
 
 from dynamicrubric.engines.base import PromptTokenizer
-from dynamicrubric.engines.chat import load_tokenizer as load_fast
+from dynamicrubric.engines.chattokenizer import ChatTokenizer
 from dynamicrubric.engines.tokenizer import load_tokenizer
 from dynamicrubric.engines.transformers import TransformersEngine, load_model
 from dynamicrubric.errors import UserError
@@ -52,6 +52,11 @@ class Models:
     files: BaseModelFiles | None = None
     _base: PreTrainedModel | None = field(default=None, repr=False)
 
+    @classmethod
+    def over(cls, base: PreTrainedModel, files: BaseModelFiles) -> Models:
+        """Return models over a frozen base in memory; of its folder, config and tokenizer count."""
+        return cls(files, base)
+
     def base(self) -> PreTrainedModel:
         """Return the frozen base, loaded once.
 
@@ -74,13 +79,13 @@ class Models:
             )
         return self.files
 
-    def base_tokenizer(self) -> PreTrainedTokenizerFast:
+    def base_tokenizer(self) -> ChatTokenizer:
         """Return the base's own tokenizer.
 
         Raises:
             UserError: there is no base.
         """
-        return load_fast(str(self._files().folder))
+        return ChatTokenizer.load(self._files().folder)
 
     def load(self, directory: Path, *, trainable: bool = False) -> PreTrainedModel:
         """Load a checkpoint: a whole model, or the base with an adapter, which passes for one.
@@ -141,6 +146,8 @@ def save_checkpoint(model: Any, tokenizer: PromptTokenizer, out_dir: Path) -> No
         )
         (out_dir / "README.md").unlink(missing_ok=True)  # PEFT's, about nothing
         _settle(out_dir / ADAPTER_CONFIG)
+        ends = {"eos_token_id": sorted(tokenizer.end_ids)}  # which a whole model's folder has
+        (out_dir / "generation_config.json").write_text(json.dumps(ends) + "\n", encoding="utf-8")
     else:
         model.save_pretrained(str(out_dir))
     tokenizer.hf.save_pretrained(str(out_dir))
