@@ -13,7 +13,7 @@ from dynamicrubric.errors import UserError
 from dynamicrubric.estimate import PREPARED_DIR
 from dynamicrubric.hub.contents import is_pushed
 from dynamicrubric.plan import RUNS_DIR, WARM_DIR, Cell, Plan, expand
-from dynamicrubric.report.cellfiles import CellFiles, find_cell
+from dynamicrubric.report.cellfiles import EVALUATION, CellFiles, find_cell
 
 Role = Literal["policy", "generator"]
 _MAKERS: Final[dict[str, Role]] = {
@@ -82,7 +82,10 @@ def find_trained(root: Path, params: Path, role: Role, name: str) -> Trained:
     _check(artefact, role)
     shown = key or (folder.name if folder.name != role else f"{folder.parent.name}/{role}")
     place, lacking = _place(root, params, role, key, artefact)
-    return Trained(role, shown, artefact, place, lacking, _prepared(root, artefact.record))
+    used = artefact.record.inputs.get("prepared") or (
+        _measured(place.files, "prepared") if place else None
+    )
+    return Trained(role, shown, artefact, place, lacking, _prepared(root, used))
 
 
 def _folder(root: Path, role: Role, name: str) -> tuple[str | None, Path]:
@@ -142,13 +145,19 @@ def _place(
     files = find_cell(root, cell)
     if files is None:
         return None, f"the cell {key} is not finished, or of other settings than {params} has now"
-    if files.content_hashes.get(role, artefact.content_hash) != artefact.content_hash:
+    if _measured(files, role) not in (None, artefact.content_hash):
         return None, f"the cell {key} was measured with another {role}"
     return Place(plan, cell, files), ""
 
 
-def _prepared(root: Path, record: Record) -> Artefact | None:
-    """Return the prepared data in the project if the record does not name others as its input.
+def _measured(files: CellFiles, name: str) -> str | None:
+    """Return the content hash of what a cell's evaluation measured; None if it does not say."""
+    found = files.records[EVALUATION].get("inputs", {}).get(name)
+    return files.content_hashes.get(name) if found is None else str(found)
+
+
+def _prepared(root: Path, used: str | None) -> Artefact | None:
+    """Return the prepared data in the project, unless others were used.
 
     Names and sizes are checked, and what is read of it later: a base may have many gigabytes.
     """
@@ -156,4 +165,4 @@ def _prepared(root: Path, record: Record) -> Artefact | None:
     if not (folder / RECORD_NAME).is_file():
         return None
     found = load_artefact(folder, verify=False)
-    return found if record.inputs.get("prepared") in (None, found.content_hash) else None
+    return found if used in (None, found.content_hash) else None

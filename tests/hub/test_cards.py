@@ -19,6 +19,7 @@ from dynamicrubric.data.prepare import prepare
 from dynamicrubric.data.settings import DataSettings, FilterSettings, SplitSettings
 from dynamicrubric.data.sources import Reading, open_sources
 from dynamicrubric.errors import UserError
+from dynamicrubric.hashing import hash_of
 from dynamicrubric.hub.cardparts import without_paths
 from dynamicrubric.hub.dataset import write_dataset
 from dynamicrubric.hub.modelfolder import write_model
@@ -143,6 +144,36 @@ def test_cell_of_other_settings_has_no_figures(
     (root / "params.yaml").write_text(text.replace("kl_beta: 0.05", "kl_beta: 0.06"))
     found = find_trained(root, PARAMS, "policy", CELL)
     assert (found.place, "of other settings" in found.lacking) == (None, True)
+
+
+def test_round_0_is_the_warm_start_with_its_figures(
+    fake_study: Callable[..., Any], tmp_path: Path
+) -> None:
+    one = fake_study(arms=("coevolved",), seeds=(1,), rounds=1)
+    root = write_study(one)
+    publish(root, "data/warm/policy", "warm_start", {"role": "policy"}, small_model)
+    card = card_of(root, tmp_path / "out", "policy", "coevolved-s1-r0")
+    value = quality(root, "coevolved-s1-r0")
+    assert row_of(section(card, "### This round and seed"), "true quality")[1] == f"{value:.3f}"
+    assert "no round has trained it" in section(card, "## Method")
+
+
+def test_figures_of_another_checkpoint_are_not_quoted(
+    fake_study: Callable[..., Any], tmp_path: Path
+) -> None:
+    one = fake_study(arms=("coevolved",), seeds=(1,), rounds=1)
+    root = write_study(one)
+    give_weights(one, CELL, "policy")
+    path = root / "data/runs" / CELL / "evaluation/record.json"
+    record = json.loads(path.read_text())
+    record["inputs"] = {"policy": "f" * 64}
+    names = ("step", "step_version", "identity", "inputs")
+    record["identity_hash"] = hash_of({name: record[name] for name in names})
+    path.chmod(0o644)
+    path.write_text(json.dumps(record))
+    card = card_of(root, tmp_path / "out", "policy", CELL)
+    said = f"None: the cell {CELL} was measured with another policy."
+    assert section(card, "## Figures").strip() == said
 
 
 def test_paths_are_cut_to_their_last_part_wherever_they_are() -> None:
