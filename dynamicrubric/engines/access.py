@@ -112,7 +112,7 @@ def _transport(config: EndpointConfig) -> httpx2.HTTPTransport:
 def _check_address(config: EndpointConfig) -> bool:
     """Return whether the endpoint is on this machine; refuse addresses that leak."""
     parts = urlsplit(config.base_url)
-    local = _is_loopback(parts.hostname or "")
+    local = is_loopback(parts.hostname or "")
     fits = parts.scheme == "https" or (
         parts.scheme == "http" and (local or config.allow_plain_http)
     )
@@ -126,7 +126,8 @@ def _check_address(config: EndpointConfig) -> bool:
     return local
 
 
-def _is_loopback(host: str) -> bool:
+def is_loopback(host: str) -> bool:
+    """Say whether a host is this machine."""
     if host == "localhost":
         return True
     try:
