@@ -152,7 +152,8 @@ def _variants(annotation: object) -> dict[str, type[BaseModel]]:
         kind, *metadata = get_args(member) if get_origin(member) is Annotated else (member,)
         if _is_section(kind):
             tags = [one.tag for one in metadata if isinstance(one, Tag)]
-            name = kind.model_fields.get("name")
+            fields = kind.model_fields
+            name = fields.get("name") or fields.get("kind")
             found[tags[0] if tags else str(get_args(name.annotation)[0]) if name else ""] = kind
     return found
 

@@ -1,4 +1,4 @@
-"""Sections of the config that no arm changes: world, backbone, warm starts, measurement, runtime.
+"""Sections of the config that no arm changes: world, backbone, warm starts, measurement.
 
 Also what all sections are made of: `Section` and the bounded number types.
 """
@@ -134,14 +134,3 @@ class EvaluationConfig(Section):
     """Response sets sampled for each held-out prompt."""
     max_invalid_rate: Rate
     """Share of invalid rubrics above which the evaluation fails."""
-
-
-class RuntimeConfig(Section):
-    """Where and how fast: never part of any identity."""
-
-    slots: Annotated[int, Field(ge=1, le=64)]
-    """GPUs, or on a CPU machine the tasks that may run side by side."""
-    threads_per_task: Annotated[int, Field(ge=1, le=256)]
-    task_deadline_minutes: Annotated[float, Field(gt=0.0, le=100_000.0)]
-    """Wall-clock limit of one GPU task, counted from when it holds its slot."""
-    checkpoint_every_steps: Steps

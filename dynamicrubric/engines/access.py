@@ -22,13 +22,14 @@ if TYPE_CHECKING:
     import openai
 
 
-class EndpointConfig(Section):
-    """An OpenAI-compatible endpoint and how it is called."""
+Price = Annotated[float, Field(ge=0.0)] | None
+
+
+class EndpointPlace(Section):
+    """Where an OpenAI-compatible endpoint is, how it is called and what it costs."""
 
     base_url: str
     """Address up to and with the version, such as http://127.0.0.1:8000/v1."""
-    model: str
-    """Name that the endpoint knows the model by."""
     key_variable: str = "OPENAI_API_KEY"
     """Environment variable with the key. On loopback it may be unset."""
     allow_plain_http: bool = False
@@ -45,6 +46,17 @@ class EndpointConfig(Section):
     """Most calls at a time."""
     token_limit_field: str = "max_tokens"
     """What the endpoint calls the limit: newer OpenAI models want `max_completion_tokens`."""
+    price_per_million_prompt_tokens: Price = None
+    """In whatever currency all prices of the study are in; None: unknown."""
+    price_per_million_completion_tokens: Price = None
+    """Likewise; an endpoint counts thinking as completion."""
+
+
+class EndpointConfig(EndpointPlace):
+    """An OpenAI-compatible endpoint and one of its models."""
+
+    model: str
+    """Name that the endpoint knows the model by."""
 
 
 def client_of(config: EndpointConfig) -> openai.OpenAI:
@@ -53,7 +65,7 @@ def client_of(config: EndpointConfig) -> openai.OpenAI:
     Raises:
         UserError: the package `openai` is missing, or address or key will not do.
     """
-    local = _check_address(config)
+    local = check_address(config)
     key = os.environ.get(config.key_variable, "").strip()
     if not key and not local:
         raise UserError(
@@ -109,8 +121,12 @@ def _transport(config: EndpointConfig) -> httpx2.HTTPTransport:
     return Transport(limits=httpx2.Limits(max_connections=config.max_concurrency))
 
 
-def _check_address(config: EndpointConfig) -> bool:
-    """Return whether the endpoint is on this machine; refuse addresses that leak."""
+def check_address(config: EndpointPlace) -> bool:
+    """Return whether the endpoint is on this machine; refuse addresses that leak.
+
+    Raises:
+        UserError: plain http to another machine, or a name or key in the address.
+    """
     parts = urlsplit(config.base_url)
     local = _is_loopback(parts.hostname or "")
     fits = parts.scheme == "https" or (

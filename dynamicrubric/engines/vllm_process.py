@@ -31,6 +31,7 @@ _TAIL_BYTES: Final = 16_384
 _POLL_SECONDS: Final = 1.0
 _TELL_SECONDS: Final = 10.0
 _END_SECONDS: Final = 10.0
+_LORA_ROOM: Final = (8, 16, 32, 64, 128, 256, 320, 512)
 # Of the parent's Python, which is another one; and of servers that it may know of.
 _NOT_INHERITED: Final = ("PYTHONPATH", "PYTHONHOME", "VIRTUAL_ENV", "__PYVENV_LAUNCHER__")
 _QUIET: Final[Mapping[str, str]] = {
@@ -46,14 +47,11 @@ _QUIET: Final[Mapping[str, str]] = {
 }
 
 
-class VllmConfig(Section):
-    """A vLLM child."""
+class VllmPlace(Section):
+    """Where vLLM lives and how it runs: nothing that changes a figure beyond rounding."""
 
     python: str = ".venv-vllm/bin/python"
     """Interpreter of vLLM's environment, as `make vllm` builds it."""
-    dtype: Literal["float32", "bfloat16", "float16"] = "bfloat16"
-    max_model_len: Annotated[int, Field(ge=16)] = 4096
-    """Longest prompt and completion together, in tokens."""
     kv_cache_gib: Annotated[float, Field(gt=0.0)] = 2.0
     """Memory for the cache that prompts with a common beginning share."""
     eager: bool = True
@@ -68,6 +66,16 @@ class VllmConfig(Section):
     """Longest wait for a child that loads its model."""
     stall_seconds: Annotated[float, Field(gt=0.0)] = 3600.0
     """Longest silence of a child at work."""
+
+
+class VllmConfig(VllmPlace):
+    """A vLLM child."""
+
+    dtype: Literal["float32", "bfloat16", "float16"] = "bfloat16"
+    max_model_len: Annotated[int, Field(ge=16)] = 4096
+    """Longest prompt and completion together, in tokens."""
+    lora_rank: Annotated[int, Field(ge=0, le=512)] = 0
+    """Largest rank of an adapter that it will be asked to answer with; 0: of the base alone."""
 
 
 class VllmChild:
@@ -248,7 +256,9 @@ class VllmChild:
 
 def engine_arguments(config: VllmConfig) -> dict[str, Any]:
     """Return what vLLM's `LLM` is given, beside what the child sets for every engine."""
+    adapters = {"enable_lora": True, "max_loras": 1, "max_lora_rank": _lora_room(config.lora_rank)}
     return {
+        **(adapters if config.lora_rank else {}),
         "dtype": config.dtype,
         "max_model_len": config.max_model_len,
         "kv_cache_memory_bytes": int(config.kv_cache_gib * 2**30),
@@ -257,6 +267,11 @@ def engine_arguments(config: VllmConfig) -> dict[str, Any]:
         "skip_tokenizer_init": True,  # ids in, ids out: one tokenizer, the parent's
         "max_logprobs": 128,
     }
+
+
+def _lora_room(rank: int) -> int:
+    """Return the smallest of the sizes that vLLM has room for adapters in."""
+    return next(size for size in _LORA_ROOM if size >= rank)
 
 
 def child_environment(config: VllmConfig) -> dict[str, str]:
