@@ -67,7 +67,7 @@ class VllmVerifier(OwnFrame, Vllm):
 
 
 class VllmServerVerifier(OwnFrame):
-    """The backbone's base in a `vllm serve` that runs elsewhere; a probe has to show its weights."""
+    """The backbone's base in a `vllm serve` that runs elsewhere; a probe has to show that."""
 
     kind: Literal["vllm_server"]
     model: ModelName

@@ -12,8 +12,8 @@ from dynamicrubric.enginesettings import (
     GeneratorEngine,
     OpenAI,
     PolicyEngine,
-    Vllm,
     VerifierEngine,
+    Vllm,
 )
 from dynamicrubric.settings import Grown, LearningRate, Listed, Rate, Section, Steps
 from dynamicrubric.verdicts import LANGUAGES
@@ -134,9 +134,7 @@ VerifierKind = Literal["programmatic", "language_model"]
 class VerifierConfig(Grown):
     """The frozen verifier."""
 
-    later: ClassVar = frozenset(
-        {"kind", "engine", "coverage_floor", "undecided_band", "languages"}
-    )
+    later: ClassVar = frozenset({"kind", "engine", "coverage_floor", "undecided_band", "languages"})
     error_rate: Rate
     """Share of verdicts that are flipped; of a programmatic verifier alone, like the next."""
     failure_rate: Rate

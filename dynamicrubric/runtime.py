@@ -24,5 +24,5 @@ class RuntimeConfig(Grown):
     checkpoint_every_steps: Steps
     vllm: VllmPlace = VllmPlace()
     """Where the engine `vllm` lives, and how it runs."""
-    endpoints: dict[str, EndpointPlace] = {}
+    endpoints: dict[str, EndpointPlace] = Field(default_factory=dict)
     """Address of each model that the engines `openai` and `vllm_server` name, by that name."""

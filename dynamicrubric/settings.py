@@ -47,7 +47,8 @@ class Grown(Section):
         return {
             name: value
             for name, value in document.items()
-            if name not in self.later or getattr(self, name) != fields[name].default
+            if name not in self.later
+            or getattr(self, name) != fields[name].get_default(call_default_factory=True)
         }
 
 

@@ -55,6 +55,8 @@ class InvalidReason(StrEnum):
     WEIGHT_OUT_OF_RANGE = "weight_out_of_range"
     DUPLICATE_CRITERION = "duplicate_criterion"
     """Two criteria that are equal after `rubrics.normalise_criterion`."""
+    NOT_WRITTEN = "not_written"
+    """The engine gave no text at all: a prompt too long for it, a filtered reply."""
     UNCHECKABLE_CRITERION = "uncheckable_criterion"
     """A criterion that the verifier in use cannot judge at all."""
 

@@ -51,6 +51,7 @@ def run_training(
             "out_dir": str(dirs.out),
             "work_dir": str(dirs.work),
             "checkpoint_every_steps": study.config.runtime.checkpoint_every_steps,
+            "engines": study.engine_places(cell.key),
             **arguments,
         },
         group=cell.key,

@@ -64,6 +64,20 @@ class Models:
             self._base = model.requires_grad_(False)
         return self._base
 
+    @property
+    def base_folder(self) -> Path:
+        """Folder of the base.
+
+        Raises:
+            UserError: there is none.
+        """
+        return self._files().folder
+
+    @property
+    def dtype(self) -> str:
+        """Number format of the base in memory."""
+        return self._files().dtype
+
     def _files(self) -> BaseModelFiles:
         if self.files is None:
             raise UserError(

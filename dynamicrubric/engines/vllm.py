@@ -7,6 +7,7 @@ here: see `vllm_process` for the child, `vllm_server` for a server that runs els
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Final, Self
@@ -30,6 +31,23 @@ from dynamicrubric.prompts.chat import ChatFrame
 
 PROBE_TOLERANCE: Final = {"float32": 1e-3, "bfloat16": 0.25, "float16": 0.05}
 """Largest difference of a log-probability between two engines with the same weights, by dtype."""
+
+
+@dataclass(frozen=True)
+class Adapter:
+    """A PEFT adapter over an engine's checkpoint.
+
+    Attributes:
+        folder: its safetensors and config.
+        hash: of the folder, `identity.checkpoint_hash`.
+    """
+
+    folder: Path
+    hash: str
+
+    def as_message(self) -> dict[str, str]:
+        """Return it as the child is told."""
+        return {"folder": str(self.folder.absolute()), "hash": self.hash}
 
 
 class VllmEngine(TokenEngine):
@@ -198,6 +216,19 @@ class VllmEngine(TokenEngine):
     def _complete(
         self, requests: Sequence[GenerateRequest], sampling: TokenSampling
     ) -> list[Completion | BadReply]:
+        return self.complete(requests, sampling, None)
+
+    def complete(
+        self,
+        requests: Sequence[GenerateRequest],
+        sampling: TokenSampling,
+        adapter: Adapter | None,
+    ) -> list[Completion | BadReply]:
+        """Return a completion for each request, in order, by the checkpoint with an adapter.
+
+        Raises:
+            InstrumentError: the child crashed, stalled or mixed requests up; it is gone.
+        """
         asked = [
             {"id": place, "prompt_ids": list(request.prompt_ids), "seed": request.seed}
             for place, request in enumerate(requests)
@@ -212,6 +243,7 @@ class VllmEngine(TokenEngine):
                 "label_ids": list(sampling.label_ids),
                 "end_ids": sorted(self.codec.end_ids),
             },
+            "adapter": None if adapter is None else adapter.as_message(),
         }
         results = self._child.ask(message)
         if [result["id"] for result in results] != list(range(len(requests))):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from dynamicrubric.engines.base import Generation, JudgeRequest, Verifier
@@ -31,11 +31,14 @@ class ResponseSet:
         prompt_id: identifier of the prompt.
         prompt: its text, x.
         responses: the K texts, C.
+        failures: why there is no text, for each response; () if there are all. Such a response is
+            never judged: it is unscored.
     """
 
     prompt_id: str
     prompt: str
     responses: tuple[str, ...]
+    failures: tuple[str | None, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -72,12 +75,18 @@ class Job:
         responses: the texts: a response set or an anchor list.
         seed: seed of whatever is random in the verifier, mixed with each text's place.
         prompt: what they answer, for a verifier that reads it.
+        failures: as in `ResponseSet`.
     """
 
     rubric: Rubric | InvalidRubric
     responses: Sequence[str]
     seed: int
     prompt: str = ""
+    failures: Sequence[str | None] = ()
+
+    def failure(self, index: int) -> str | None:
+        """Return why there is no such text, if there is none."""
+        return self.failures[index] if self.failures else None
 
 
 @dataclass(frozen=True)
@@ -102,6 +111,8 @@ class Judging:
 
     def read(self, generation: Generation) -> Rubric | InvalidRubric:
         """Parse a generator's text; a criterion the verifier cannot judge makes it invalid."""
+        if generation.failure is not None:
+            return InvalidRubric(InvalidReason.NOT_WRITTEN, generation.failure)
         rubric = parse_rubric(
             generation.text,
             min_items=self.min_items,
@@ -130,7 +141,7 @@ class Judging:
                 scores = tuple(Score.unscored(reason) for _ in job.responses)
                 judged.append(JudgedSet(job.rubric, (), scores))
             else:
-                verdicts = tuple(tuple(next(left)) for _ in job.responses)
+                verdicts = tuple(_verdicts(job, index, left) for index in range(len(job.responses)))
                 judged.append(JudgedSet(job.rubric, verdicts, score_set(job.rubric, verdicts)))
         return judged
 
@@ -143,7 +154,13 @@ class Judging:
         """Read each set's rubric and apply it; a seed is the one its rubric was written with."""
         return self.judge(
             [
-                Job(self.read(text), one.responses, derive_seed(seed, "judge"), one.prompt)
+                Job(
+                    self.read(text),
+                    one.responses,
+                    derive_seed(seed, "judge"),
+                    one.prompt,
+                    one.failures,
+                )
                 for text, one, seed in zip(texts, sets, seeds, strict=True)
             ]
         )
@@ -206,7 +223,17 @@ def _requests(job: Job) -> list[JudgeRequest]:
             response, job.rubric.criteria, derive_seed(job.seed, "verdict", index), job.prompt
         )
         for index, response in enumerate(job.responses)
+        if job.failure(index) is None
     ]
+
+
+def _verdicts(job: Job, index: int, left: Iterator[list[Verdict]]) -> tuple[Verdict, ...]:
+    """Return a text's verdicts, the verifier's next ones unless there is no text."""
+    failure = job.failure(index)
+    if failure is None:
+        return tuple(next(left))
+    assert isinstance(job.rubric, Rubric)
+    return (Verdict.unscored(failure),) * len(job.rubric.items)
 
 
 def equally_weighted(rubric: Rubric) -> Rubric:

@@ -71,7 +71,9 @@ def verifier_prompt_hash() -> str:
 
 @lru_cache(maxsize=1)
 def _text() -> str:
-    return resources.files("dynamicrubric.prompts").joinpath("texts/verifier.txt").read_text("utf-8")
+    return (
+        resources.files("dynamicrubric.prompts").joinpath("texts/verifier.txt").read_text("utf-8")
+    )
 
 
 @lru_cache(maxsize=2)

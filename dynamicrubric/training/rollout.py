@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple, Protocol
 
 from dynamicrubric.engines.transformers import TransformersEngine
@@ -58,6 +58,21 @@ class RolloutBatch:
             {**row, "advantage": advantage}
             for row, advantage in zip(self.lineage, advantages, strict=True)
         ]
+
+
+def billed(rollout: Rollout, spent: Callable[[], Mapping[str, float]]) -> Rollout:
+    """Return a rollout whose metrics say what a step's calls to paid endpoints came to.
+
+    Args:
+        rollout: samples and rewards.
+        spent: what was spent since it was last asked.
+    """
+
+    def roll_out(groups: Sequence[RowGroup], engine: TransformersEngine, step: int) -> RolloutBatch:
+        batch = rollout(groups, engine, step)
+        return replace(batch, metrics={**batch.metrics, **spent()})
+
+    return roll_out
 
 
 class Rollout(Protocol):
