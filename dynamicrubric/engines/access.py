@@ -7,12 +7,13 @@ from __future__ import annotations
 
 import ipaddress
 import os
+import re
 import time
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Annotated
 from urllib.parse import urlsplit
 
-from pydantic import Field
+from pydantic import AfterValidator, Field
 
 from dynamicrubric.errors import UserError
 from dynamicrubric.settings import Section
@@ -20,6 +21,16 @@ from dynamicrubric.settings import Section
 if TYPE_CHECKING:
     import httpx2
     import openai
+
+
+def _name_of_variable(name: str) -> str:
+    """Refuse what is no name, and perhaps the key itself: so it is not repeated."""
+    if not re.fullmatch(r"[A-Za-z_]\w{0,63}", name):
+        raise ValueError(
+            "what stands there is not shown; expected the name of an environment variable, such as "
+            "OPENAI_API_KEY, and never a key"
+        )
+    return name
 
 
 Price = Annotated[float, Field(ge=0.0)] | None
@@ -30,7 +41,7 @@ class EndpointPlace(Section):
 
     base_url: str
     """Address up to and with the version, such as http://127.0.0.1:8000/v1."""
-    key_variable: str = "OPENAI_API_KEY"
+    key_variable: Annotated[str, AfterValidator(_name_of_variable)] = "OPENAI_API_KEY"
     """Environment variable with the key. On loopback it may be unset."""
     allow_plain_http: bool = False
     """Let prompts and the key travel unencrypted to another machine."""
