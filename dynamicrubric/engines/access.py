@@ -5,6 +5,7 @@ The key comes from an environment variable alone and is in no message. Plain htt
 
 from __future__ import annotations
 
+import importlib.util
 import ipaddress
 import os
 import re
@@ -76,24 +77,9 @@ def client_of(config: EndpointConfig) -> openai.OpenAI:
     Raises:
         UserError: the package `openai` is missing, or address or key will not do.
     """
-    local = check_address(config)
-    key = os.environ.get(config.key_variable, "").strip()
-    if not key and not local:
-        raise UserError(
-            doing=f"calling the model {config.model!r} at {config.base_url}",
-            got=f"no environment variable {config.key_variable}",
-            expected="the endpoint's key in it",
-            remedy=f"export {config.key_variable}, or name another variable in key_variable",
-        )
-    try:
-        import openai
-    except ImportError:
-        raise UserError(
-            doing="calling an OpenAI-compatible endpoint",
-            got="no package `openai`",
-            expected="the optional extra `openai`",
-            remedy="run: python -m pip install -e '.[openai]'",
-        ) from None
+    key = check_access(config)
+    import openai
+
     return openai.OpenAI(
         api_key=key or "none",
         base_url=config.base_url,
@@ -130,6 +116,38 @@ def _transport(config: EndpointConfig) -> httpx2.HTTPTransport:
             return response
 
     return Transport(limits=httpx2.Limits(max_connections=config.max_concurrency))
+
+
+def check_access(config: EndpointConfig) -> str:
+    """Return the endpoint's key, empty where none is needed.
+
+    Raises:
+        UserError: the package `openai` is missing, or address or key will not do.
+    """
+    local = check_address(config)
+    key = os.environ.get(config.key_variable, "").strip()
+    if not key and not local:
+        raise UserError(
+            doing=f"calling the model {config.model!r} at {config.base_url}",
+            got=f"no environment variable {config.key_variable}",
+            expected="the endpoint's key in it",
+            remedy=f"export {config.key_variable}, or name another variable in key_variable",
+        )
+    if not _has_package():
+        raise UserError(
+            doing="calling an OpenAI-compatible endpoint",
+            got="no package `openai`",
+            expected="the optional extra `openai`",
+            remedy="run: python -m pip install -e '.[openai]'",
+        )
+    return key
+
+
+def _has_package() -> bool:
+    try:
+        return importlib.util.find_spec("openai") is not None
+    except ValueError:  # somebody has put a stand-in without a spec among the modules
+        return False
 
 
 def check_address(config: EndpointPlace) -> bool:

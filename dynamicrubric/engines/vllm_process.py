@@ -180,7 +180,7 @@ class VllmChild:
             except OSError as error:
                 os.close(our_write)
                 os.close(our_read)
-                raise self._no_interpreter(error) from None
+                raise no_interpreter(self._what, self.config.python, error.strerror) from None
             finally:
                 os.close(their_read)
                 os.close(their_write)
@@ -201,14 +201,6 @@ class VllmChild:
             str(write_fd),
             json.dumps(settings),
         ]
-
-    def _no_interpreter(self, error: OSError) -> UserError:
-        return UserError(
-            doing=f"starting {self._what}",
-            got=f"no interpreter {self.config.python!r} ({error.strerror})",
-            expected="the Python of an environment with vLLM",
-            remedy="run `make vllm`, or set the path of another environment",
-        )
 
     def _await(self, key: str, patience: float, doing: str) -> Any:  # noqa: ANN401
         """Return the message that has `key`; `patience` is how long nothing may come."""
@@ -252,6 +244,16 @@ class VllmChild:
     def _log(self) -> str:
         lines = "\n".join(f"  {line}" for line in _last_lines(self.log_path))
         return f"Its log, {self.log_path}, ends:\n{lines or '  (empty)'}"
+
+
+def no_interpreter(what: str, python: str, why: str | None) -> UserError:
+    """Return the error of a missing interpreter: there is nothing to start `what` with."""
+    return UserError(
+        doing=f"starting {what}",
+        got=f"no interpreter {python!r} ({why})",
+        expected="the Python of an environment with vLLM",
+        remedy="run `make vllm`, or set the path of another environment in runtime.vllm.python",
+    )
 
 
 def engine_arguments(config: VllmConfig) -> dict[str, Any]:
