@@ -13,20 +13,19 @@ from typing import Any
 
 import psutil
 import pytest
-import torch
 
 pytest.importorskip("openai", reason="the optional extra `openai` is not installed")
 
 from chatmodel import save_chat_model
 from fakeendpoint import Answer, Asked, FakeEndpoint, chat, serving
+from tinyadapter import save_adapter
 
-from dynamicrubric.config import AdapterConfig, Sampling, VerifierConfig
+from dynamicrubric.config import Sampling, VerifierConfig
 from dynamicrubric.engines import vllm_child
 from dynamicrubric.engines.base import GenerateRequest, JudgeRequest
-from dynamicrubric.engines.chattokenizer import ChatTokenizer
 from dynamicrubric.engines.choice import Engines
 from dynamicrubric.engines.identity import checkpoint_hash
-from dynamicrubric.engines.models import Models, save_checkpoint
+from dynamicrubric.engines.models import Models
 from dynamicrubric.engines.places import EnginePlaces
 from dynamicrubric.engines.transformers import sequence_logprobs
 from dynamicrubric.enginesettings import OpenAI, Vllm
@@ -49,19 +48,11 @@ def models(tmp_path_factory: pytest.TempPathFactory) -> Models:
 @pytest.fixture(scope="module")
 def adapters(models: Models, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     """Adapters that change what the base says, as trained ones do."""
-    found = {}
-    lora = AdapterConfig(rank=4, alpha=8, dropout=0.0, target_modules=("q_proj", "down_proj"))
-    for seed, role in enumerate(("policy", "generator")):
-        model = models.new_adapter(lora, seed)
-        torch.manual_seed(seed)
-        with torch.no_grad():
-            for name, weight in model.named_parameters():
-                if "lora_B" in name:
-                    weight.normal_(std=0.5)
-        found[role] = tmp_path_factory.mktemp("adapters") / role
-        found[role].mkdir()
-        save_checkpoint(model, ChatTokenizer.load(models.base_folder), found[role])
-    return found
+    folder = tmp_path_factory.mktemp("adapters")
+    return {
+        role: save_adapter(models, folder / role, seed)
+        for seed, role in enumerate(("policy", "generator"))
+    }
 
 
 @pytest.fixture
