@@ -33,8 +33,8 @@ class SampledSet:
         set_id: unique name, e.g. `lisbon-anna-birthday/2`.
         responses: prompt and texts.
         generations: the K completions; none of a set that was read back from its table.
-        kl: log P_t - log P_0 of each completion, summed over its tokens, None where there is none;
-            likewise.
+        kl: log P_t - log P_0 of each completion, summed over its tokens, None where the engine
+            gave none; likewise.
     """
 
     set_id: str
@@ -187,7 +187,7 @@ def _figures(measured: Sequence[MeasuredSet]) -> dict[str, Mean]:
         "true_quality": mean_of([q for one in measured for q in one.quality]),
         **rubric_figures(measured),
         "response_length": mean_of(
-            [None if g.failure else float(len(g.token_ids)) for g in generations]
+            [float(len(g.token_ids)) if g.failure is None else None for g in generations]
         ),
         "kl": mean_of([value for one in measured for value in one.sampled.kl]),
     }

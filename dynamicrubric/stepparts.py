@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import logging
-from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from dynamicrubric.enginesettings import OpenAI
-from dynamicrubric.errors import InstrumentError
 from dynamicrubric.plan import (
     CellRecipe,
     EvaluationSettings,
@@ -26,7 +23,6 @@ from dynamicrubric.worlds.prepared import PreparedData, Split
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
 
-    from dynamicrubric.engines.base import Generation
     from dynamicrubric.engines.choice import Engines, Sampler
     from dynamicrubric.engines.transformers import TransformersEngine
     from dynamicrubric.evaluation import SampledSet
@@ -36,8 +32,6 @@ if TYPE_CHECKING:
     from dynamicrubric.training.grpo import GrpoSettings
     from dynamicrubric.training.oracle import OracleRollout
     from dynamicrubric.training.policy import PolicyRollout
-
-logger = logging.getLogger(__name__)
 
 
 def engines_of(prepared: PreparedData | None, places: Mapping[str, Any] | None) -> Engines:
@@ -193,15 +187,9 @@ def sample_sets(
     sets = []
     for place, (key, index) in enumerate(names):
         group = tuple(generations[place * size : (place + 1) * size])
-        texts = tuple(generation.text for generation in group)
-        responses = ResponseSet(key, prepared.prompts[split][key], texts, _failures(group))
+        responses = ResponseSet.of(key, prepared.prompts[split][key], group)
         sets.append(SampledSet(f"{key}/{index}", responses, group, ()))
     return sets
-
-
-def _failures(group: Sequence[Generation]) -> tuple[str | None, ...]:
-    failures = tuple(generation.failure for generation in group)
-    return failures if any(failures) else ()
 
 
 def with_kl(
@@ -233,22 +221,8 @@ def with_kl(
 
 
 def write_sets(sets: Sequence[SampledSet], path: Path) -> None:
-    """Write response sets as a table, one row a response; `training_sets` reads it.
-
-    A set without one of its responses (a prompt too long for the engine) is left out and counted.
-
-    Raises:
-        InstrumentError: no set is whole.
-    """
+    """Write response sets as a table, one row a response; `training_sets` reads it."""
     import pandas as pd
-
-    whole = [one for one in sets if not one.responses.failures]
-    if len(whole) < len(sets):
-        failed = Counter(str(f) for one in sets for f in one.responses.failures if f)
-        said = f"{len(sets) - len(whole)} of {len(sets)} response sets lack responses: {failed}"
-        if not whole:
-            raise InstrumentError(f"{said}. Raise max_model_len, or use shorter prompts.")
-        logger.warning("%s; they are left out", said)
 
     rows = [
         {
@@ -258,8 +232,10 @@ def write_sets(sets: Sequence[SampledSet], path: Path) -> None:
             "text": generation.text,
             "num_tokens": len(generation.token_ids),
             "finish_reason": generation.finish_reason,
+            # A column only where an engine failed: no other table of an engine changes for it.
+            **({"failure": generation.failure} if one.responses.failures else {}),
         }
-        for one in whole
+        for one in sets
         for index, generation in enumerate(one.generations)
     ]
     pd.DataFrame(rows).to_parquet(path, index=False)
@@ -280,14 +256,14 @@ def training_sets(
         anchors = anchors_of(cell, prepared)
         return {key: ResponseSet(key, prompts[key], anchors[key]) for key in prompts}
     table = pd.read_parquet(responses_dir / "responses.parquet")
-    return {
-        str(set_id): ResponseSet(
-            str(rows["prompt_id"].iloc[0]),
-            prompts[str(rows["prompt_id"].iloc[0])],
-            tuple(rows.sort_values("sample_index")["text"]),
-        )
-        for set_id, rows in table.groupby("set_id", sort=False)
-    }
+    sets = {}
+    for set_id, unordered in table.groupby("set_id", sort=False):
+        rows = unordered.sort_values("sample_index")
+        key = str(rows["prompt_id"].iloc[0])
+        failed = rows.get("failure", ())
+        failures = tuple(reason if isinstance(reason, str) else None for reason in failed)
+        sets[str(set_id)] = ResponseSet(key, prompts[key], tuple(rows["text"]), failures)
+    return sets
 
 
 def dynamic_writer(cell: CellRecipe, generator_dir: Path, engines: Engines) -> DynamicWriter:

@@ -23,6 +23,8 @@ MISSING: Final = "missing"
 class InvalidReason(StrEnum):
     """Every way in which a generator's text fails to be a rubric."""
 
+    FAILED = "failed"
+    """The engine has no text at all (`Generation.failure`): nothing that the generator did."""
     TRUNCATED = "truncated"
     """The engine stopped at its token limit, whatever the text looks like."""
     NOT_JSON = "not_json"
@@ -55,8 +57,6 @@ class InvalidReason(StrEnum):
     WEIGHT_OUT_OF_RANGE = "weight_out_of_range"
     DUPLICATE_CRITERION = "duplicate_criterion"
     """Two criteria that are equal after `rubrics.normalise_criterion`."""
-    NOT_WRITTEN = "not_written"
-    """The engine gave no text at all: a prompt too long for it, a filtered reply."""
     UNCHECKABLE_CRITERION = "uncheckable_criterion"
     """A criterion that the verifier in use cannot judge at all."""
 

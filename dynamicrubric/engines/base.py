@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any, Literal, Protocol
 
 from dynamicrubric.config import Sampling
-from dynamicrubric.prompts.chat import Message
+from dynamicrubric.prompts.chat import ChatFrame, Message
 from dynamicrubric.types import Verdict
 
 FinishReason = Literal["stop", "length"]
@@ -75,13 +75,22 @@ class PromptTokenizer(Protocol):
 
     Attributes:
         hf: transformers' tokenizer.
+        end_ids: every id that ends a completion.
+        content_ids: ids that are no control tokens.
     """
 
     hf: Any
+    end_ids: frozenset[int]
+    content_ids: frozenset[int]
+
+    @property
+    def frame(self) -> ChatFrame | None:
+        """The model's chat frame, which a verifier asks with; None where there is none."""
+        ...
 
     @property
     def eos_id(self) -> int:
-        """Id of the token that ends a completion."""
+        """Id of the token that ends a completion in training."""
         ...
 
     @property
@@ -94,7 +103,11 @@ class PromptTokenizer(Protocol):
         ...
 
     def decode(self, ids: Sequence[int]) -> str:
-        """Decode a completion, control tokens left out."""
+        """Decode a completion, control tokens left out; the marks of thinking stay."""
+        ...
+
+    def text_of(self, token_id: int) -> str:
+        """Return the text of one id, a control token's as well."""
         ...
 
     def policy_prompt(self, prompt: str) -> list[int]:

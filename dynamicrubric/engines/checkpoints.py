@@ -5,11 +5,11 @@ Safetensors only, and no checkpoint that brings code of its own: loading either 
 
 from __future__ import annotations
 
-import json
 import shutil
 from pathlib import Path
 from typing import Final
 
+from dynamicrubric.engines.identity import check_checkpoint
 from dynamicrubric.errors import UserError
 from dynamicrubric.worlds.language.sources import SMOLLM2
 
@@ -46,7 +46,7 @@ def write_base(checkpoint: str, target: Path) -> None:
         convert_gguf(packaged_smollm2() if checkpoint == SMOLLM2 else Path(checkpoint), target)
         return
     source = Path(checkpoint) if Path(checkpoint).is_dir() else _download(checkpoint)
-    _check(checkpoint, source)
+    check_checkpoint(source, checkpoint)
     target.mkdir()
     for pattern in KEPT:
         for path in source.glob(pattern):
@@ -67,22 +67,3 @@ def _download(checkpoint: str) -> Path:
             expected="a folder that is there, or a hub id that can be reached",
             remedy="check backbone.checkpoint and the network, or download it and name its folder",
         ) from None
-
-
-def _check(checkpoint: str, folder: Path) -> None:
-    config = folder / "config.json"
-    weights = list(folder.glob("*.safetensors"))
-    if not config.is_file() or not weights:
-        raise UserError(
-            doing=f"reading the backbone {checkpoint}",
-            got="no config.json" if weights else "no .safetensors file",
-            expected="a checkpoint in the hub's layout, its weights as safetensors",
-            remedy="name another checkpoint, or save this one as safetensors",
-        )
-    if "auto_map" in json.loads(config.read_text(encoding="utf-8")):
-        raise UserError(
-            doing=f"reading the backbone {checkpoint}",
-            got="a config with auto_map, which runs code from the checkpoint",
-            expected="an architecture that transformers knows",
-            remedy="name another checkpoint",
-        )

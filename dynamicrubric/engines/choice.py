@@ -20,8 +20,7 @@ from dynamicrubric.config import VerifierConfig
 from dynamicrubric.engines.access import EndpointConfig, EndpointPlace
 from dynamicrubric.engines.base import GenerateEngine, PromptTokenizer, Verifier
 from dynamicrubric.engines.bill import Bill, bill_of
-from dynamicrubric.engines.chat import chat_frame
-from dynamicrubric.engines.codec import codec_of
+from dynamicrubric.engines.chattokenizer import ChatTokenizer
 from dynamicrubric.engines.endpoint import Endpoint
 from dynamicrubric.engines.identity import EngineIdentity, probe_prompt
 from dynamicrubric.engines.models import Models, is_adapter
@@ -50,6 +49,8 @@ from dynamicrubric.enginesettings import (
 
 ENGINES_FILE: Final = "engines.json"
 """In a step's artefact: which engines beside its own process answered, and what they were paid."""
+_NEVER_ASKED: Final = 1 << 16
+"""Room for verdicts of a role that gives none: no reason to refuse a frame that opens thinking."""
 _PROBE_TOKENS: Final = 257
 """Longer than two blocks of a server's prefix cache, so that a stale one shows."""
 
@@ -113,12 +114,12 @@ class Engines:
         if isinstance(settings, InProcess):
             engine = here or self.models.engine(checkpoint)
             return Sampler(engine, engine.tokenizer)
-        child = self._child(settings, _rank_of(checkpoint))
-        view = VllmView(child, role, adapter=checkpoint)
+        child, tokenizer = self._child(settings, _rank_of(checkpoint)), load_tokenizer(checkpoint)
+        view = VllmView(child, role, tokenizer, adapter=checkpoint, max_verdict_tokens=_NEVER_ASKED)
         model = here.model if here else self.models.load(checkpoint)
         view.verify(probe_of(model, child.probe_prompt()), self._tolerance(settings.dtype))
         self._identities.append(view.identity)
-        return Sampler(view, load_tokenizer(checkpoint))
+        return Sampler(view, tokenizer)
 
     def chat(self, settings: OpenAI) -> OpenAIEngine:
         """Return an endpoint's model as the generator; it takes conversations alone."""
@@ -184,9 +185,8 @@ class Engines:
                 languages=settings.languages,
                 coverage_floor=settings.coverage_floor,
                 undecided_band=settings.undecided_band,
-                template=_template(engine),
             )
-            return checked_verifier(self.models.base(), self.models.base_tokenizer(), packed)
+            return checked_verifier(self.models.base(), self._tokenizer(engine), packed)
         self._identities.append(opened.identity)
         if settings.undecided_band is None:
             opened.reading = replace(reading, undecided_band=undecided_band(opened))
@@ -196,26 +196,30 @@ class Engines:
         return VllmView(
             self._child(engine, 0),
             "verifier",
-            frame=chat_frame(self.models.base_tokenizer(), **_template(engine)),
+            self._tokenizer(engine),
             reading=reading,
             max_verdict_tokens=engine.max_verdict_tokens,
         )
 
     def _server_verifier(self, engine: VllmServerVerifier, reading: VerdictReading) -> VllmServer:
-        tokenizer, base = self.models.base_tokenizer(), self.models.base_folder
-        codec = codec_of(tokenizer, base)
-        prompt = probe_prompt(codec.content_ids, _PROBE_TOKENS)
+        tokenizer = self._tokenizer(engine)
+        prompt = probe_prompt(tokenizer.content_ids, _PROBE_TOKENS)
         return VllmServer(
             "verifier",
-            base,
+            self.models.base_folder,
             self._endpoint(engine.model),
-            codec,
+            tokenizer,
             expected=probe_of(self.models.base(), prompt),
             tolerance=self._tolerance(engine.dtype),
-            frame=chat_frame(tokenizer, **_template(engine)),
             reading=reading,
             max_verdict_tokens=engine.max_verdict_tokens,
         )
+
+    def _tokenizer(self, engine: OwnFrame) -> ChatTokenizer:
+        """Return the base's tokenizer with the verifier's frame."""
+        thinks = engine.enable_thinking
+        template = {} if thinks is None else {"enable_thinking": thinks}
+        return ChatTokenizer.load(self.models.base_folder, **template)
 
     def _child(self, settings: Vllm, rank: int) -> VllmEngine:
         """Return the child that serves the base in these settings, with room for an adapter."""
@@ -229,7 +233,11 @@ class Engines:
             lora_rank=rank,
         )
         child = VllmEngine.load(
-            "base", self.models.base_folder, config, log_dir=Path(self._places.log_dir)
+            "base",
+            self.models.base_folder,
+            config,
+            log_dir=Path(self._places.log_dir),
+            max_verdict_tokens=_NEVER_ASKED,
         )
         self._children[key] = self._stack.enter_context(child)
         return child
@@ -246,11 +254,6 @@ class Engines:
 
     def _bill(self) -> Bill:
         return sum((bill_of(endpoint.cost, place) for place, endpoint in self._paid), Bill())
-
-
-def _template(engine: OwnFrame) -> dict[str, Any]:
-    thinks = engine.enable_thinking
-    return {} if thinks is None else {"enable_thinking": thinks}
 
 
 def _rank_of(checkpoint: Path) -> int:

@@ -15,10 +15,9 @@ from typing import TYPE_CHECKING, Any, Final, cast
 
 import torch
 from peft import LoraConfig, PeftModel, get_peft_model
-from transformers import PreTrainedModel, PreTrainedTokenizerFast
+from transformers import PreTrainedModel
 
 from dynamicrubric.engines.base import PromptTokenizer
-from dynamicrubric.engines.chat import load_tokenizer as load_fast
 from dynamicrubric.engines.tokenizer import load_tokenizer
 from dynamicrubric.engines.transformers import TransformersEngine, load_model
 from dynamicrubric.errors import UserError
@@ -88,14 +87,6 @@ class Models:
             )
         return self.files
 
-    def base_tokenizer(self) -> PreTrainedTokenizerFast:
-        """Return the base's own tokenizer.
-
-        Raises:
-            UserError: there is no base.
-        """
-        return load_fast(str(self._files().folder))
-
     def load(self, directory: Path, *, trainable: bool = False) -> PreTrainedModel:
         """Load a checkpoint: a whole model, or the base with an adapter, which passes for one.
 
@@ -155,6 +146,8 @@ def save_checkpoint(model: Any, tokenizer: PromptTokenizer, out_dir: Path) -> No
         )
         (out_dir / "README.md").unlink(missing_ok=True)  # PEFT's, about nothing
         _settle(out_dir / ADAPTER_CONFIG)
+        ends = {"eos_token_id": sorted(tokenizer.end_ids)}  # which a whole model's folder has
+        (out_dir / "generation_config.json").write_text(json.dumps(ends) + "\n", encoding="utf-8")
     else:
         model.save_pretrained(str(out_dir))
     tokenizer.hf.save_pretrained(str(out_dir))

@@ -18,6 +18,8 @@ from transformers import (
 
 from dynamicrubric.config import Sampling
 from dynamicrubric.engines.base import GenerateRequest, Generation, PromptTokenizer
+from dynamicrubric.engines.identity import check_checkpoint
+from dynamicrubric.engines.thinking import opens_thinking, without_thinking
 from dynamicrubric.engines.tokenizer import load_tokenizer
 from dynamicrubric.seeds import uniforms
 
@@ -61,7 +63,13 @@ def load_model(name: Path | str, dtype: torch.dtype = torch.float32) -> PreTrain
     """Load a causal language model from a folder or hub id: safetensors only, no remote code.
 
     It is put where TRL puts a model that it trains: on the GPU of this process if there is one.
+
+    Raises:
+        UserError: the folder is not there, which would be looked for on the hub, or is no
+            checkpoint, or brings code.
     """
+    if isinstance(name, Path):
+        check_checkpoint(name)
     model: PreTrainedModel = AutoModelForCausalLM.from_pretrained(
         str(name), dtype=dtype, use_safetensors=True, trust_remote_code=False
     )
@@ -120,8 +128,13 @@ class TransformersEngine:
         config = GenerationConfig(
             do_sample=False,
             max_new_tokens=sampling.max_tokens,
-            eos_token_id=self.tokenizer.eos_id,
+            eos_token_id=sorted(self.tokenizer.end_ids),
             pad_token_id=self.tokenizer.pad_id,
+            # Where nothing is said, the checkpoint's own sampling defaults would hold.
+            num_beams=1,
+            repetition_penalty=1.0,
+            no_repeat_ngram_size=0,
+            min_new_tokens=0,
         )
         output = cast("Any", self.model).generate(
             input_ids=ids.to(device),
@@ -131,13 +144,17 @@ class TransformersEngine:
                 [SeededSampler(draws.to(device), sampling, ids.shape[1])]
             ),
         )
-        return [self._finish(row) for row in output[:, ids.shape[1] :].tolist()]
+        completions = output[:, ids.shape[1] :].tolist()
+        return [self._finish(*pair) for pair in zip(requests, completions, strict=True)]
 
-    def _finish(self, ids: list[int]) -> Generation:
-        eos = self.tokenizer.eos_id
-        stopped = eos in ids
-        kept = ids[: ids.index(eos) + 1] if stopped else ids
-        return Generation(tuple(kept), self.tokenizer.decode(kept), "stop" if stopped else "length")
+    def _finish(self, request: GenerateRequest, ids: list[int]) -> Generation:
+        ends = self.tokenizer.end_ids
+        end = next((place for place, token in enumerate(ids) if token in ends), None)
+        kept = ids if end is None else ids[: end + 1]
+        text = self.tokenizer.decode(kept)
+        found = Generation(tuple(kept), text, "length" if end is None else "stop")
+        opened = opens_thinking(request.prompt_ids, self.tokenizer.text_of)
+        return without_thinking(found, opened=opened)
 
 
 def pad_left(rows: Sequence[Sequence[int]], pad_id: int) -> tuple[torch.Tensor, torch.Tensor]:

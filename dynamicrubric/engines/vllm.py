@@ -12,9 +12,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Final, Self
 
-from dynamicrubric.engines.base import GenerateRequest
-from dynamicrubric.engines.chat import chat_frame, load_tokenizer
-from dynamicrubric.engines.codec import Codec, codec_of
+from dynamicrubric.engines.base import GenerateRequest, PromptTokenizer
 from dynamicrubric.engines.endpoint import BadReply
 from dynamicrubric.engines.identity import (
     EngineIdentity,
@@ -25,9 +23,9 @@ from dynamicrubric.engines.identity import (
 )
 from dynamicrubric.engines.reading import VerdictReading
 from dynamicrubric.engines.tokenengine import Completion, TokenEngine, TokenSampling
+from dynamicrubric.engines.tokenizer import load_tokenizer
 from dynamicrubric.engines.vllm_process import VllmChild, VllmConfig
 from dynamicrubric.errors import InstrumentError
-from dynamicrubric.prompts.chat import ChatFrame
 
 PROBE_TOLERANCE: Final = {"float32": 1e-3, "bfloat16": 0.25, "float16": 0.05}
 """Largest difference of a log-probability between two engines with the same weights, by dtype."""
@@ -58,10 +56,9 @@ class VllmEngine(TokenEngine):
         role: str,
         checkpoint: Path,
         config: VllmConfig,
-        codec: Codec,
+        tokenizer: PromptTokenizer,
         *,
         log_dir: Path,
-        frame: ChatFrame | None = None,
         reading: VerdictReading | None = None,
         max_verdict_tokens: int = 1,
         on_progress: Callable[[str], None] | None = None,
@@ -73,9 +70,8 @@ class VllmEngine(TokenEngine):
             role: policy, generator or verifier.
             checkpoint: folder with safetensors.
             config: interpreter, dtype, limits.
-            codec: of the checkpoint's tokenizer.
+            tokenizer: the checkpoint's; one with a chat frame to judge.
             log_dir: folder of the child's logs.
-            frame: chat frame; needed to judge.
             reading: languages and limits of verdicts.
             max_verdict_tokens: see `TokenEngine`.
             on_progress: told what the child is at, now and then.
@@ -86,8 +82,7 @@ class VllmEngine(TokenEngine):
             InstrumentError: the child ended or was not ready in time.
         """
         super().__init__(
-            codec,
-            frame=frame,
+            tokenizer,
             reading=reading,
             max_verdict_tokens=max_verdict_tokens,
             on_progress=on_progress,
@@ -109,7 +104,7 @@ class VllmEngine(TokenEngine):
         template: Mapping[str, object] | None = None,
         **options: Any,  # noqa: ANN401
     ) -> Self:
-        """Start an engine with the checkpoint's own tokenizer and, if it has one, chat frame.
+        """Start an engine with the checkpoint's own tokenizer.
 
         Args:
             role: policy, generator or verifier.
@@ -120,10 +115,8 @@ class VllmEngine(TokenEngine):
             options: what else the engine takes.
         """
         check_checkpoint(checkpoint)
-        tokenizer = load_tokenizer(str(checkpoint))
-        frame = chat_frame(tokenizer, **(template or {})) if tokenizer.chat_template else None
-        codec = codec_of(tokenizer, checkpoint)
-        return cls(role, checkpoint, config, codec, log_dir=log_dir, frame=frame, **options)
+        tokenizer = load_tokenizer(checkpoint, **(template or {}))
+        return cls(role, checkpoint, config, tokenizer, log_dir=log_dir, **options)
 
     @property
     def identity(self) -> EngineIdentity:
@@ -153,7 +146,7 @@ class VllmEngine(TokenEngine):
     def probe_prompt(self) -> tuple[int, ...]:
         """Return the prompt by which this engine's weights are told apart: cached in part."""
         length = 2 * int(self._child.facts["block_size"]) + 1
-        return probe_prompt(self.codec.content_ids, min(length, self.max_model_len - 1))
+        return probe_prompt(self.tokenizer.content_ids, min(length, self.max_model_len - 1))
 
     def reload(self, checkpoint: Path, expected: Probe | None = None) -> None:
         """Go on with another checkpoint, in a new child.
@@ -241,7 +234,7 @@ class VllmEngine(TokenEngine):
                 "max_tokens": sampling.max_tokens,
                 "logprobs": sampling.logprobs,
                 "label_ids": list(sampling.label_ids),
-                "end_ids": sorted(self.codec.end_ids),
+                "end_ids": sorted(self.tokenizer.end_ids),
             },
             "adapter": None if adapter is None else adapter.as_message(),
         }

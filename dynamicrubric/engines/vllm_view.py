@@ -12,13 +12,12 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from dynamicrubric.engines.base import GenerateRequest
+from dynamicrubric.engines.base import GenerateRequest, PromptTokenizer
 from dynamicrubric.engines.endpoint import BadReply
 from dynamicrubric.engines.identity import EngineIdentity, checkpoint_hash
 from dynamicrubric.engines.reading import VerdictReading
 from dynamicrubric.engines.tokenengine import Completion, TokenEngine, TokenSampling
 from dynamicrubric.engines.vllm import Adapter, VllmEngine
-from dynamicrubric.prompts.chat import ChatFrame
 
 
 class VllmView(TokenEngine):
@@ -28,9 +27,9 @@ class VllmView(TokenEngine):
         self,
         host: VllmEngine,
         role: str,
+        tokenizer: PromptTokenizer,
         *,
         adapter: Path | None = None,
-        frame: ChatFrame | None = None,
         reading: VerdictReading | None = None,
         max_verdict_tokens: int = 1,
     ) -> None:
@@ -39,14 +38,12 @@ class VllmView(TokenEngine):
         Args:
             host: the engine that has it, started with room for the adapter.
             role: policy, generator or verifier.
+            tokenizer: the role's; one with a chat frame to judge.
             adapter: folder of a PEFT adapter over the host's checkpoint; None: the base itself.
-            frame: chat frame; needed to judge.
             reading: languages and limits of verdicts.
             max_verdict_tokens: see `TokenEngine`.
         """
-        super().__init__(
-            host.codec, frame=frame, reading=reading, max_verdict_tokens=max_verdict_tokens
-        )
+        super().__init__(tokenizer, reading=reading, max_verdict_tokens=max_verdict_tokens)
         self.role = role
         self._host = host
         self._adapter = None if adapter is None else Adapter(adapter, checkpoint_hash(adapter))

@@ -53,9 +53,9 @@ class DynamicWriter:
         """Write a rubric for each set with that set's seed."""
         requests = [
             GenerateRequest(
-                self._render(s.prompt, s.responses) if self._render else (),
+                self._render(s.prompt, s.shown) if self._render else (),
                 seed,
-                self._ask(s.prompt, s.responses) if self._ask else (),
+                self._ask(s.prompt, s.shown) if self._ask else (),
             )
             for s, seed in zip(sets, seeds, strict=True)
         ]
@@ -81,14 +81,7 @@ class KeptWriter:
                 remedy="run that round again",
             )
         rows = [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
-        return cls(
-            {
-                row["prompt_id"]: Generation(
-                    (), row["text"], row["finish_reason"], failure=row.get("failure")
-                )
-                for row in rows
-            }
-        )
+        return cls({row["prompt_id"]: _kept(row) for row in rows})
 
     @classmethod
     def write_once(
@@ -112,6 +105,10 @@ class KeptWriter:
     def write(self, sets: Sequence[ResponseSet], seeds: Sequence[int]) -> list[Generation]:
         """Return each prompt's kept rubric; the sets and seeds change nothing."""
         return [self._kept[s.prompt_id] for s in sets]
+
+
+def _kept(row: Mapping[str, str]) -> Generation:
+    return Generation((), row["text"], row["finish_reason"], failure=row.get("failure"))  # type: ignore[arg-type]
 
 
 class FixedWriter:

@@ -26,6 +26,7 @@ from trl import GRPOConfig, GRPOTrainer
 
 from dynamicrubric.durable import sync
 from dynamicrubric.engines.base import PromptTokenizer
+from dynamicrubric.engines.identity import check_checkpoint
 from dynamicrubric.engines.models import Models, is_adapter, save_checkpoint
 from dynamicrubric.engines.tokenizer import load_tokenizer
 from dynamicrubric.engines.transformers import TransformersEngine
@@ -100,6 +101,8 @@ def train_grpo(
     quiet_libraries()
     tokenizer = load_tokenizer(model_dir)
     adapter = models is not None and is_adapter(model_dir)
+    if not adapter:
+        check_checkpoint(model_dir)  # TRL loads it by its path
     log = StepLog(work_dir, settings.steps)
     order = row_order(row_keys, settings.steps, settings.prompts_per_step, settings.seed)
     trainer = GRPOTrainer(

@@ -1,7 +1,8 @@
 """The policy's rollout: K responses a prompt, scored online by the current generator's rubric.
 
 One rubric serves the K responses of a set. An invalid rubric, or an unscored verdict, leaves its
-responses out (None): nothing unscored becomes a reward.
+responses out (None), and so does an engine that gave no response: nothing unscored becomes a
+reward.
 
 Departure from the paper, which does not say: a response cut at `max_tokens` is unfinished and earns
 the lowest score, 0, whatever its text meets. Rubrics have positive weights only, so no rubric can
@@ -138,8 +139,7 @@ def response_sets(
     """Return a step's responses as one set a group."""
     sets, start = [], 0
     for key, size in groups:
-        texts = tuple(response.text for response in responses[start : start + size])
-        sets.append(ResponseSet(key, prompts[key], texts))
+        sets.append(ResponseSet.of(key, prompts[key], responses[start : start + size]))
         start += size
     return sets
 

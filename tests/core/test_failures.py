@@ -48,7 +48,8 @@ def test_response_that_there_is_not_is_unscored_with_its_reason_and_never_judged
     assert [row["score"] for row in found.responses] == [1.0, None]
     assert [row["true_quality"] for row in found.responses] == [0.25, None]
     assert "too_long" in found.responses[1]["score_reason"]
-    assert [row["reason"] for row in found.verdicts] == [None, None, "too_long", "too_long"]
+    reasons = [row["reason"] for row in found.verdicts]
+    assert reasons == [None, None, *["failed_response:too_long"] * 2]
     counts = {name: (m.value, m.n_scored, m.n_total) for name, m in found.metrics.items()}
     assert counts["response_length"] == (2.0, 1, 2)
     assert counts["kl"] == (0.5, 1, 2)
@@ -58,7 +59,7 @@ def test_response_that_there_is_not_is_unscored_with_its_reason_and_never_judged
 def test_rubric_that_there_is_not_is_invalid_for_its_own_reason() -> None:
     found = judging(Watched()).read(Generation.failed("content_filter"))
     assert isinstance(found, InvalidRubric)
-    assert (found.reason, found.detail) == ("not_written", "content_filter")
+    assert (found.reason, found.detail) == ("failed", "content_filter")
 
 
 def test_kept_rubric_that_there_is_not_stays_none(tmp_path) -> None:
