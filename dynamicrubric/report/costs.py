@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -44,10 +44,10 @@ class Cost:
     verdicts: float | None
     seconds: float | None
     measuring: float | None
-    paid: Paid | None = None
+    paid: Paid | None = field(default=None, kw_only=True)
 
 
-COSTS: Final = tuple(field.name for field in fields(Cost) if field.name != "paid")
+COSTS: Final = tuple(one.name for one in fields(Cost) if one.name != "paid")
 
 
 def cost_of(plan: Plan, files: CellFiles) -> Cost:
