@@ -87,6 +87,10 @@ test-slow: $(TEST_DEPS) ## the slow tests: whole small studies, kills and resume
 test-vllm: $(TEST_DEPS) ## the tests with real vLLM on a tiny model; skipped unless `make vllm` was run
 	@python -m pytest -m vllm -rs $(PYTEST_ARGS)
 
+.PHONY: test-gpu
+test-gpu: $(TEST_DEPS) ## the tests that need a GPU: a model of Qwen3-8B's shape; skipped without one
+	@python -m pytest -m gpu -rs tests/gpu $(PYTEST_ARGS)
+
 .PHONY: check
 check: $(TEST_DEPS) ## lint, format, types, layers, and that cells.yaml and cells.json match params.yaml
 	@ruff check .

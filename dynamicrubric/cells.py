@@ -132,6 +132,7 @@ class Cell:
         training_hash: hash of what training computes: neither limits nor measurement are in it, so
             that a change of those throws no checkpoint away.
         prev: folder that holds the policy and the generator this cell starts from.
+        before: folder of the round before, round 0 included; None in round 0.
         recipe: what the cell computes.
     """
 
@@ -139,6 +140,7 @@ class Cell:
     id: str
     training_hash: str
     prev: str
+    before: str | None
     recipe: CellRecipe
 
     @property

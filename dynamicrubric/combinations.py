@@ -1,4 +1,4 @@
-"""What of the settings suits which world; a problem names key, value and what is allowed."""
+"""Which settings suit each other across sections; a problem names key, value, what is allowed."""
 
 from __future__ import annotations
 
@@ -113,6 +113,31 @@ def _check_rank(key: str, backbone: PretrainedConfig) -> None:
             f"{key}.kind is 'vllm' with backbone.lora.rank {backbone.lora.rank}; vLLM takes "
             f"adapters of at most {MAX_LORA_RANK}"
         )
+
+
+def check_sharing(runtime: RuntimeConfig, place: str, recipe: RecipeConfig) -> None:
+    """Check that the processes of a training share its steps in whole groups and equal passes.
+
+    Raises:
+        ValueError: names the arm, what it has and what would do.
+    """
+    trained = [("policy", recipe.policy, recipe.responses_per_set)]
+    if recipe.generator.update != "none":
+        trained.append(("generator", recipe.generator, recipe.generator.group_size))
+    for role, training, group in trained:
+        groups, left = divmod(training.prompts_per_step, runtime.processes)
+        if left:
+            raise ValueError(
+                f"{place}: {role}.prompts_per_step is {training.prompts_per_step}; with "
+                f"runtime.processes {runtime.processes} it has to be a multiple of that, so that "
+                "every group is whole on one process"
+            )
+        rows, at_once = groups * group, runtime.rows_per_pass
+        if at_once and at_once < rows and rows % at_once:
+            raise ValueError(
+                f"{place}: runtime.rows_per_pass is {at_once}; a process has {rows} rows of the "
+                f"{role} in a step, so it has to divide them"
+            )
 
 
 def _check_pretrained(

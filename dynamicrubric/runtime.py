@@ -17,11 +17,20 @@ class RuntimeConfig(Grown):
     later: ClassVar = frozenset({"vllm", "endpoints"})
 
     slots: Annotated[int, Field(ge=1, le=64)]
-    """GPUs, or on a CPU machine the tasks that may run side by side."""
+    """GPUs, or on a CPU machine the tasks that may run side by side; with several `processes`, as
+    many sets of GPUs."""
     threads_per_task: Annotated[int, Field(ge=1, le=256)]
+    """Processor threads of a task, or of each of its processes."""
     task_deadline_minutes: Annotated[float, Field(gt=0.0, le=100_000.0)]
     """Wall-clock limit of one GPU task, counted from when it holds its slot."""
     checkpoint_every_steps: Steps
+    processes: Annotated[int, Field(ge=1, le=64)] = 1
+    """Processes of a GRPO training, each with a GPU of its own if there are any (`accelerate
+    launch`). They share a step's groups, so prompts_per_step has to be a multiple of it."""
+    rows_per_pass: Annotated[int, Field(ge=0, le=65_536)] = 0
+    """Completions that each process takes through the model at once while it trains; fewer need
+    less memory. 0 takes all of a step; a smaller number has to divide them. The logged entropy and
+    KL are then means of passes, long or short."""
     vllm: VllmPlace = VllmPlace()
     """Where the engine `vllm` lives, and how it runs."""
     endpoints: dict[str, EndpointPlace] = Field(default_factory=dict)

@@ -90,6 +90,7 @@ def grpo_settings(
     group_size: int,
     reward_weights: Mapping[str, float],
     checkpoint_every_steps: int,
+    rows_per_pass: int,
 ) -> GrpoSettings:
     """Return a training's numbers; sampling and the draws' name are those of its rollout."""
     from dynamicrubric.training.grpo import GrpoSettings
@@ -105,6 +106,7 @@ def grpo_settings(
         reward_weights=reward_weights,
         seed=derive_seed(*rollout.seed_name, "order"),
         checkpoint_every_steps=checkpoint_every_steps,
+        rows_per_pass=rows_per_pass,
     )
 
 

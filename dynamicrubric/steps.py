@@ -16,7 +16,7 @@ from dynamicrubric.config import (
     SupervisedConfig,
     WorldConfig,
 )
-from dynamicrubric.plan import CellRecipe, GeneratorTraining, parse_recipe
+from dynamicrubric.plan import CellRecipe, parse_recipe
 from dynamicrubric.seeds import derive_seed
 from dynamicrubric.stepparts import (
     anchors_of,
@@ -37,7 +37,7 @@ from dynamicrubric.worlds.prepared import PreparedData, load_prepared
 
 if TYPE_CHECKING:
     from dynamicrubric.engines.choice import Engines
-    from dynamicrubric.evaluation import Evaluation
+    from dynamicrubric.evaluation import SampledSet
 
 Places = Mapping[str, Any] | None
 """Where a step's engines run (`engines.places`): like all places no part of what it makes."""
@@ -145,68 +145,52 @@ def train_generator(
     out_dir: str,
     work_dir: str,
     checkpoint_every_steps: int,
+    rows_per_pass: int = 0,
     engines: Places = None,
 ) -> None:
     """Train the generator with GRPO; a static one then writes its rubrics once and keeps them."""
-    cell = parse_recipe(recipe)
-    prepared = load_prepared(Path(prepared_dir))
-    with engines_of(prepared, engines) as opened:
-        if cell.generator_training is not None:
-            _train_generator(
-                cell,
-                cell.generator_training,
-                prepared,
-                Path(generator_dir),
-                Path(responses_dir),
-                opened,
-                out_dir=Path(out_dir),
-                work_dir=Path(work_dir),
-                checkpoint_every_steps=checkpoint_every_steps,
-            )
-            generator_dir = out_dir
-        if cell.rubrics.evaluator == "static":
-            keep_rubrics(cell, Path(generator_dir), prepared, opened, Path(out_dir))
-        opened.write(Path(out_dir), with_cost=False)
-
-
-def _train_generator(
-    cell: CellRecipe,
-    training: GeneratorTraining,
-    prepared: PreparedData,
-    generator_dir: Path,
-    responses_dir: Path,
-    engines: Engines,
-    **where: Any,  # noqa: ANN401
-) -> None:
+    from dynamicrubric.training import processes
     from dynamicrubric.training.generator import GeneratorRollout
     from dynamicrubric.training.grpo import train_grpo
     from dynamicrubric.training.rollout import billed
 
-    sets = training_sets(cell, prepared, responses_dir)
-    rollout = GeneratorRollout(
-        sets=sets,
-        anchors=anchors_of(cell, prepared),
-        judging=judging_of(cell, training, prepared.world, engines),
-        sees_responses=cell.rubrics.evaluator == "dynamic",
-        sampling=cell.rubrics.sampling,
-        seed_name=(cell.seed, cell.round, "train_generator"),
-    )
-    weights = {"r_disc": training.objective.disc, "r_anchor": training.objective.anchor}
-    settings = grpo_settings(
-        training,
-        rollout,
-        group_size=training.group_size,
-        reward_weights=weights,
-        checkpoint_every_steps=where.pop("checkpoint_every_steps"),
-    )
-    train_grpo(
-        generator_dir,
-        list(sets),
-        billed(rollout, engines.spent),
-        settings,
-        models=engines.models,
-        **where,
-    )
+    cell = parse_recipe(recipe)
+    training = cell.generator_training
+    prepared = load_prepared(Path(prepared_dir))
+    with engines_of(prepared, engines) as opened:
+        if training is not None:
+            sets = training_sets(cell, prepared, Path(responses_dir))
+            rollout = GeneratorRollout(
+                sets=sets,
+                anchors=anchors_of(cell, prepared),
+                judging=judging_of(cell, training, prepared.world, opened),
+                sees_responses=cell.rubrics.evaluator == "dynamic",
+                sampling=cell.rubrics.sampling,
+                seed_name=(cell.seed, cell.round, "train_generator"),
+            )
+            weights = {"r_disc": training.objective.disc, "r_anchor": training.objective.anchor}
+            settings = grpo_settings(
+                training,
+                rollout,
+                group_size=training.group_size,
+                reward_weights=weights,
+                checkpoint_every_steps=checkpoint_every_steps,
+                rows_per_pass=rows_per_pass,
+            )
+            train_grpo(
+                Path(generator_dir),
+                list(sets),
+                billed(rollout, opened.spent),
+                settings,
+                out_dir=Path(out_dir),
+                work_dir=Path(work_dir),
+                models=opened.models,
+            )
+            generator_dir = out_dir
+        if processes.is_first():
+            if cell.rubrics.evaluator == "static":
+                keep_rubrics(cell, Path(generator_dir), prepared, opened, Path(out_dir))
+            opened.write(Path(out_dir), with_cost=training is None)
 
 
 def train_policy(
@@ -219,9 +203,11 @@ def train_policy(
     out_dir: str,
     work_dir: str,
     checkpoint_every_steps: int,
+    rows_per_pass: int = 0,
     engines: Places = None,
 ) -> None:
     """Train the policy with GRPO on its evaluator's scores, an oracle's on the true quality."""
+    from dynamicrubric.training import processes
     from dynamicrubric.training.grpo import train_grpo
     from dynamicrubric.training.rollout import billed
 
@@ -238,6 +224,7 @@ def train_policy(
             group_size=cell.responses_per_set,
             reward_weights={"true_quality" if oracle else "score": 1.0},
             checkpoint_every_steps=checkpoint_every_steps,
+            rows_per_pass=rows_per_pass,
         )
         train_grpo(
             Path(policy_dir),
@@ -248,7 +235,8 @@ def train_policy(
             work_dir=Path(work_dir),
             models=opened.models,
         )
-        opened.write(Path(out_dir), with_cost=False)
+        if processes.is_first():
+            opened.write(Path(out_dir), with_cost=False)
 
 
 def evaluate_round(
@@ -259,54 +247,66 @@ def evaluate_round(
     start_policy_dir: str,
     prepared_dir: str,
     out_dir: str,
+    before_dir: str | None = None,
     engines: Places = None,
 ) -> None:
-    """Measure policy and generator on held-out prompts; KL is against the start policy P_0."""
-    from dynamicrubric.evaluationfiles import write_evaluation
+    """Measure policy and generator on held-out prompts; KL is against the start policy P_0.
 
+    With `before_dir`, the evaluation of the round before, the generator is also measured on the
+    sets that its policy sampled there: on P_{t-1}, before the update to P_t.
+    """
     cell = parse_recipe(recipe)
     prepared = load_prepared(Path(prepared_dir))
     with engines_of(prepared, engines) as opened:
-        evaluation = _evaluate(
-            cell, prepared, Path(policy_dir), Path(generator_dir), Path(start_policy_dir), opened
-        )
-        write_evaluation(evaluation, Path(out_dir))
+        sets = _heldout_sets(cell, prepared, Path(policy_dir), Path(start_policy_dir), opened)
+        before = None if before_dir is None else Path(before_dir)
+        _measure(cell, prepared, sets, Path(generator_dir), before, opened, Path(out_dir))
         opened.write(Path(out_dir), with_cost=True)
 
 
-def _evaluate(
+def _heldout_sets(
     cell: CellRecipe,
     prepared: PreparedData,
     policy_dir: Path,
-    generator_dir: Path,
     start_policy_dir: Path,
     engines: Engines,
-) -> Evaluation:
-    from dynamicrubric.evaluation import evaluate_sets, evaluate_without_rubrics
-
-    policy = engines.models.engine(policy_dir)
+) -> list[SampledSet]:
+    policy = engines.models.engine(policy_dir)  # KL is measured in this process, whatever samples
+    sampler = engines.sampler("policy", cell.policy_engine, policy_dir, policy)
     seed_name = (cell.seed, cell.round, "evaluate")
-    sets = sample_sets(
-        engines.sampler("policy", cell.policy_engine, policy_dir, policy),
-        prepared,
-        "heldout",
-        cell,
-        cell.evaluation.sets_per_prompt,
-        seed_name,
-    )
-    before = engines.models.load(start_policy_dir)
-    sets = with_kl(sets, policy, before, cell.policy_sampling.temperature)
+    per_prompt = cell.evaluation.sets_per_prompt
+    sets = sample_sets(sampler, prepared, "heldout", cell, per_prompt, seed_name)
+    start = engines.models.load(start_policy_dir)
+    return with_kl(sets, policy, start, cell.policy_sampling.temperature)
+
+
+def _measure(
+    cell: CellRecipe,
+    prepared: PreparedData,
+    sets: Sequence[SampledSet],
+    generator_dir: Path,
+    before_dir: Path | None,
+    engines: Engines,
+    out_dir: Path,
+) -> None:
+    from dynamicrubric.evaluation import evaluate_sets, evaluate_without_rubrics, measure_sets
+    from dynamicrubric.evaluationfiles import read_sets, write_before, write_evaluation
+
     quality = prepared.world.true_quality
     if cell.rubrics.evaluator == "oracle":
-        return evaluate_without_rubrics(sets, quality)
-    return evaluate_sets(
-        sets,
-        writer_of(cell, generator_dir, prepared.world, engines, prepared.prompts["heldout"]),
-        judging_of(cell, cell.evaluation, prepared.world, engines),
-        quality,
-        seed_name,
-        prepared.heldout_anchors,
-    )
+        write_evaluation(evaluate_without_rubrics(sets, quality), out_dir)
+        return
+    writer = writer_of(cell, generator_dir, prepared.world, engines, prepared.prompts["heldout"])
+    judging = judging_of(cell, cell.evaluation, prepared.world, engines)
+    seed_name = (cell.seed, cell.round, "evaluate")
+    evaluation = evaluate_sets(sets, writer, judging, quality, seed_name, prepared.heldout_anchors)
+    write_evaluation(evaluation, out_dir)
+    if before_dir is not None:
+        where = "the held-out sets of the policy before its update"
+        # The draws have the names of the round before, as in the G x P grid.
+        seed_name = (cell.seed, cell.round - 1, "evaluate")
+        sets, known = read_sets(before_dir)
+        write_before(measure_sets(where, sets, writer, judging, known, seed_name), out_dir)
 
 
 def evaluate_grid(
@@ -332,7 +332,8 @@ def evaluate_grid(
         engines: where engines run.
     """
     from dynamicrubric.evaluation import measure_sets
-    from dynamicrubric.gridfiles import read_sets, write_grid
+    from dynamicrubric.evaluationfiles import read_sets
+    from dynamicrubric.gridfiles import write_grid
 
     cell = parse_recipe(recipe)
     held_out = {policy: read_sets(Path(folder)) for policy, folder in evaluation_dirs.items()}

@@ -29,6 +29,7 @@ def evaluate_round(
         **engine_identity(recipe.policy_engine),
         "evaluation": identity_of(recipe.evaluation),
     }
+    before = {} if cell.before is None else {"before": study.root / cell.before / "evaluation"}
     return study.run_gpu_step(
         request_for(
             "evaluate_round",
@@ -37,6 +38,7 @@ def evaluate_round(
             generator=generator_dir,
             start_policy=study.warm("policy"),
             prepared=study.prepared,
+            **before,
         ),
         study.cell_dir(cell) / "evaluation",
         lambda dirs: {
@@ -47,6 +49,7 @@ def evaluate_round(
             "prepared_dir": str(study.prepared),
             "out_dir": str(dirs.out),
             "engines": study.engine_places(cell.key),
+            **{f"{name}_dir": str(folder) for name, folder in before.items()},
         },
         group=cell.key,
         on_line=log_line(),

@@ -51,6 +51,11 @@ class Models:
     files: BaseModelFiles | None = None
     _base: PreTrainedModel | None = field(default=None, repr=False)
 
+    @classmethod
+    def over(cls, base: PreTrainedModel, files: BaseModelFiles) -> Models:
+        """Return models over a frozen base in memory; of its folder, config and tokenizer count."""
+        return cls(files, base)
+
     def base(self) -> PreTrainedModel:
         """Return the frozen base, loaded once.
 

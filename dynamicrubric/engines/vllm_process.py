@@ -33,7 +33,12 @@ _TELL_SECONDS: Final = 10.0
 _END_SECONDS: Final = 10.0
 _LORA_ROOM: Final = (8, 16, 32, 64, 128, 256, 320, 512)
 # Of the parent's Python, which is another one; and of servers that it may know of.
-_NOT_INHERITED: Final = ("PYTHONPATH", "PYTHONHOME", "VIRTUAL_ENV", "__PYVENV_LAUNCHER__")
+_NOT_INHERITED: Final = frozenset(
+    {"PYTHONPATH", "PYTHONHOME", "VIRTUAL_ENV", "__PYVENV_LAUNCHER__"}
+    # Of a training that several processes share: each of them has a child of its own.
+    | {"RANK", "LOCAL_RANK", "WORLD_SIZE", "LOCAL_WORLD_SIZE", "GROUP_RANK"}
+    | {"MASTER_ADDR", "MASTER_PORT"}
+)
 _QUIET: Final[Mapping[str, str]] = {
     "DO_NOT_TRACK": "1",
     "VLLM_NO_USAGE_STATS": "1",
@@ -288,7 +293,16 @@ def child_environment(config: VllmConfig) -> dict[str, str]:
         # One process is enough for one device, and it ends with its parent.
         "VLLM_ENABLE_V1_MULTIPROCESSING": str(int(config.tensor_parallel > 1)),
     }
-    return kept | dict(_QUIET) | own
+    return kept | dict(_QUIET) | own | _own_device()
+
+
+def _own_device() -> dict[str, str]:
+    """Return the GPU of this process, where several train together and each has its own."""
+    devices = [one for one in os.environ.get("CUDA_VISIBLE_DEVICES", "").split(",") if one]
+    rank = os.environ.get("LOCAL_RANK")
+    if rank is None or len(devices) <= int(rank):
+        return {}
+    return {"CUDA_VISIBLE_DEVICES": devices[int(rank)]}
 
 
 def _last_lines(path: Path) -> list[str]:

@@ -15,6 +15,7 @@ from dynamicrubric.report.extremes import Extremes
 from dynamicrubric.report.findings import Finding
 from dynamicrubric.report.gridtable import GridRow
 from dynamicrubric.report.rubricchange import RubricUse
+from dynamicrubric.report.updates import Update, update_rows
 from dynamicrubric.report.words import Answer
 
 Uses = Mapping[tuple[str, int], RubricUse]
@@ -34,6 +35,7 @@ class Tables:
         extremes: most and least rewarded responses by arm.
         grid: the G x P grid, a row a figure.
         coevolution: comparisons of generators on the same responses, and of P_2 under each.
+        updates: generators before and after the policy updates under them.
     """
 
     points: Sequence[CurvePoint]
@@ -44,6 +46,7 @@ class Tables:
     extremes: Mapping[str, Extremes]
     grid: Sequence[GridRow]
     coevolution: Sequence[Answer]
+    updates: Sequence[Update]
 
 
 def write_tables(tables: Tables, folder: Path) -> tuple[Path, ...]:
@@ -66,6 +69,7 @@ def write_tables(tables: Tables, folder: Path) -> tuple[Path, ...]:
         "responses": (row for arm, found in tables.extremes.items() for row in _items(arm, found)),
         "grid": (asdict(row) for row in tables.grid),
         "coevolution": (_answer(answer) for answer in tables.coevolution),
+        "updates": update_rows(tables.updates),
     }
     return tuple(_write(folder / f"{name}.csv", found) for name, found in rows.items())
 

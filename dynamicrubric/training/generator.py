@@ -24,6 +24,7 @@ from dynamicrubric.rewards import (
     rank_weights,
 )
 from dynamicrubric.seeds import derive_seed
+from dynamicrubric.training.processes import gathered
 from dynamicrubric.training.rollout import Rollout, RolloutBatch, RowGroup
 from dynamicrubric.types import InvalidReason, InvalidRubric
 
@@ -89,12 +90,13 @@ class GeneratorRollout(Rollout):
         generations = engine.generate(requests, self.sampling)
         keys = [key for key, size in groups for _ in range(size)]
         rewards = self._rewards(generations, [self.sets[key] for key in keys], step)
+        everybodys = gathered(rewards)  # limits hold for a step, whoever rolls it out
         metrics = self.judging.check_rates(
             f"step {step}",
-            [reward.judged for reward in rewards],
-            [reward.ranked for reward in rewards],
+            [reward.judged for reward in everybodys],
+            [reward.ranked for reward in everybodys],
         )
-        metrics.update(_reward_rates(rewards))
+        metrics.update(_reward_rates(everybodys))
         return RolloutBatch(
             prompt_ids=[list(request.prompt_ids) for request in requests],
             completion_ids=[list(generation.token_ids) for generation in generations],

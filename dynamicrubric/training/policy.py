@@ -22,6 +22,7 @@ from dynamicrubric.engines.transformers import TransformersEngine
 from dynamicrubric.evaluators.judging import JudgedSet, Judging, ResponseSet, text_hash
 from dynamicrubric.evaluators.writers import RubricWriter
 from dynamicrubric.seeds import derive_seed
+from dynamicrubric.training.processes import gathered
 from dynamicrubric.training.rollout import Rollout, RolloutBatch, RowGroup
 from dynamicrubric.types import Rubric, Score
 
@@ -64,8 +65,9 @@ class PolicyRollout(Rollout):
                 (score for one in judged for score in one.scores), responses, strict=True
             )
         ]
-        metrics = self.judging.check_rates(f"step {step}", judged)
-        metrics.update(_response_rates(judged))
+        everybodys = gathered(judged)  # limits hold for a step, whoever rolls it out
+        metrics = self.judging.check_rates(f"step {step}", everybodys)
+        metrics.update(_response_rates(everybodys))
         return RolloutBatch(
             prompt_ids=[list(request.prompt_ids) for request in requests],
             completion_ids=[list(response.token_ids) for response in responses],

@@ -8,6 +8,7 @@ from typing import Any, NamedTuple, Protocol
 
 from dynamicrubric.engines.transformers import TransformersEngine
 from dynamicrubric.rewards import combine_advantages
+from dynamicrubric.training import processes
 
 
 class RowGroup(NamedTuple):
@@ -70,7 +71,13 @@ def billed(rollout: Rollout, spent: Callable[[], Mapping[str, float]]) -> Rollou
 
     def roll_out(groups: Sequence[RowGroup], engine: TransformersEngine, step: int) -> RolloutBatch:
         batch = rollout(groups, engine, step)
-        return replace(batch, metrics={**batch.metrics, **spent()})
+        first, *others = processes.gathered([spent()])  # what is logged is of all of them
+        costs = {
+            name: value + sum(part[name] for part in others)
+            for name, value in first.items()
+            if all(name in part for part in others)  # else it is not known
+        }
+        return replace(batch, metrics={**batch.metrics, **costs})
 
     return roll_out
 

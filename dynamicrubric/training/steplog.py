@@ -146,10 +146,11 @@ class LogCallback(TrainerCallback):
         named |= {name: value for name, value in logs.items() if name.startswith(_OURS)}
         # TRL logs None where every row was left out: no figure is better than a made-up one.
         metrics = {name: float(value) for name, value in named.items() if value is not None}
-        self._log.write(state.global_step, metrics)
-        line = progress_line(state.global_step, state.max_steps, metrics)
-        if line:
-            print(line, flush=True)
+        if state.is_world_process_zero:
+            self._log.write(state.global_step, metrics)
+            line = progress_line(state.global_step, state.max_steps, metrics)
+            if line:
+                print(line, flush=True)
         check_step(state.global_step, metrics)
 
 

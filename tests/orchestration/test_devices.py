@@ -119,10 +119,28 @@ def test_gpu_steps_of_two_clones_take_the_same_lock(two_gpus, tmp_path, params_t
     assert asked[0]["devices"] == [B]
 
 
-def test_launch_takes_the_locks_it_is_given(bench, tmp_path):
+def test_gpu_slots_of_several_processes_have_a_gpu_for_each(two_gpus, monkeypatch):
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "1,0")
+    first, second = gpu_slots(2, 2)
+    assert [slot.visible(2) for slot in (first, second)] == [f"{A},{B}"] * 2
+    assert first.visible(1) == A
+    single = {slot.device: slot.lock for slot in gpu_slots(2)}
+    assert (first.lock, *first.other_locks) == (single[A], single[B])
+    assert not {first.lock, *first.other_locks} & {second.lock, *second.other_locks}
+
+
+def test_gpu_slots_of_more_processes_than_gpus_are_refused(two_gpus, monkeypatch):
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "0,1")
+    with pytest.raises(UserError, match=r"runtime\.processes 3 and 2 GPUs"):
+        gpu_slots(1, 3)
+
+
+@pytest.mark.parametrize("held", ["own", "another"])
+def test_launch_takes_the_locks_it_is_given(bench, tmp_path, held):
     lock = tmp_path / "machine" / "gpu-x-0.lock"
+    another = lock.with_name("gpu-y-0.lock")
     lock.parent.mkdir()
-    holder = bench.python(HOLD, lock, stdin=subprocess.PIPE)
+    holder = bench.python(HOLD, lock if held == "own" else another, stdin=subprocess.PIPE)
     assert holder.stdout.readline() == "held\n"
     told: list[str] = []
 
@@ -139,11 +157,13 @@ def test_launch_takes_the_locks_it_is_given(bench, tmp_path):
         slots_dir=tmp_path / "slots",
         num_slots=1,
         what="a job",
-        devices=["GPU-x"],
+        devices=["GPU-x,GPU-y"],
         locks=[lock],
+        more_locks=[[another]],
         on_wait=end_holder,
     )
     close_hosts()
     assert "train_policy of another clone" in told[0]
-    assert '"devices": "GPU-x"' in path.read_text()
-    SlotLock.at([lock]).acquire("next").release()
+    assert '"devices": "GPU-x,GPU-y"' in path.read_text()
+    for path in (lock, another):
+        SlotLock.at([path]).acquire("next").release()

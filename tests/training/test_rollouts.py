@@ -21,7 +21,7 @@ from dynamicrubric.training import grpo
 from dynamicrubric.training.generator import INVALID_R_DISC, GeneratorRollout, worst_r_anchor
 from dynamicrubric.training.policy import PolicyRollout, reward_of
 from dynamicrubric.training.rollout import RolloutBatch, RowGroup
-from dynamicrubric.training.rows import row_order, whole_groups
+from dynamicrubric.training.rows import groups_per_process, row_order, whole_groups
 from dynamicrubric.types import Score, Verdict
 from dynamicrubric.worlds.postcards.criteria import check
 
@@ -314,6 +314,12 @@ def test_group_cut_in_two_is_refused() -> None:
     for rows in (["a", "a", "a", "b"], ["a", "b", "a", "b"], ["a", "a", "b"]):
         with pytest.raises(InstrumentError, match="a group of 2 rows was cut"):
             whole_groups(rows, 2)
+
+
+@pytest.mark.parametrize(("prompts", "processes"), [(3, 2), (1, 2), (8, 3)])
+def test_groups_that_processes_cannot_share_whole_are_refused(prompts: int, processes: int) -> None:
+    with pytest.raises(UserError, match=r"multiple of runtime\.processes"):
+        groups_per_process(prompts, processes)
 
 
 @given(st.integers(1, 40), st.integers(1, 30), st.data())
