@@ -10,7 +10,7 @@ import pytest
 from pydantic import ValidationError
 from ruamel.yaml import YAML
 
-from dynamicrubric.config import Config, parse_config, resolve_arm
+from dynamicrubric.config import Config, merge, parse_config, resolve_arm
 from dynamicrubric.plan import engine_identity, expand, parse_recipe
 from dynamicrubric.problems import all_problems
 
@@ -207,3 +207,13 @@ def test_recipe_with_engines_reads_back_as_it_was_written(document: dict[str, An
 def test_generator_that_nobody_trains_may_be_an_endpoint_s_model(document: dict[str, Any]) -> None:
     found = changed(document, study__arms__frozen__generator={"update": "none", "engine": JUDGE})
     assert resolve_arm(Config.model_validate(found), "frozen").generator.engine.kind == "openai"
+
+
+def test_example_in_the_readme_is_valid(document: dict[str, Any]) -> None:
+    text = (ROOT / "README.md").read_text(encoding="utf-8")
+    example = text.partition("```yaml\nrecipe:")[2].partition("```")[0]
+    found: dict[str, Any] = YAML(typ="safe").load(f"recipe:{example}")
+    config = Config.model_validate(merge(document, found))
+    assert config.recipe.verifier.engine.kind == "openai"
+    assert config.recipe.policy.engine.kind == "vllm"
+    assert config.runtime.endpoints["judge-1"].key_variable == "JUDGE_KEY"
