@@ -108,8 +108,10 @@ class TransformersEngine:
             sampling: how.
             schema: what completions are kept to; see `engines.grammar`.
         """
-        width = int(self.model.config.get_text_config().vocab_size)
-        grammar = None if schema is None else Grammar(self.tokenizer.hf, width, schema)
+        grammar = None
+        if schema is not None:
+            width = int(self.model.config.get_text_config().vocab_size)
+            grammar = Grammar(self.tokenizer.hf, width, schema)
         order = sorted(range(len(requests)), key=lambda i: len(requests[i].prompt_ids))
         done: dict[int, Generation] = {}
         for batch in self._batches(order, requests, sampling.max_tokens):
@@ -139,8 +141,8 @@ class TransformersEngine:
             np.stack([uniforms(r.seed, sampling.max_tokens) for r in requests])
         )
         length = ids.shape[1]
-        processors = [] if grammar is None else [grammar.processor(len(requests), length)]
-        processors.append(SeededSampler(draws.to(device), sampling, length))
+        sampler = SeededSampler(draws.to(device), sampling, length)
+        masks = [] if grammar is None else [grammar.processor(len(requests), length)]
         config = GenerationConfig(
             do_sample=False,
             max_new_tokens=sampling.max_tokens,
@@ -156,7 +158,7 @@ class TransformersEngine:
             input_ids=ids.to(device),
             attention_mask=mask.to(device),
             generation_config=config,
-            logits_processor=LogitsProcessorList(processors),
+            logits_processor=LogitsProcessorList([*masks, sampler]),
         )
         completions = output[:, length:].tolist()
         return [self._finish(*pair) for pair in zip(requests, completions, strict=True)]
