@@ -13,6 +13,7 @@ from typing import Any, Final
 
 from dynamicrubric.config import Config, load_config
 from dynamicrubric.durable import naming
+from dynamicrubric.engines.places import places_document
 from dynamicrubric.plan import WARM_DIR, Cell, Plan, load_plan
 from dynamicrubric.versions import STEP_VERSIONS
 from tasks.devices import gpu_slots
@@ -98,6 +99,10 @@ class Study:
     def log_path(self, group: str, step: str) -> Path:
         """Return the log file of a step."""
         return self.work / "logs" / group / f"{step}.log"
+
+    def engine_places(self, group: str) -> dict[str, Any]:
+        """Return where a step's engines run, for its arguments; their logs go beside its own."""
+        return places_document(self.config.runtime, self.work / "logs" / group)
 
     def run_gpu_step(
         self,

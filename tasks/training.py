@@ -60,6 +60,7 @@ def run_training(
             "checkpoint_every_steps": study.config.runtime.checkpoint_every_steps,
             "rows_per_pass": study.config.runtime.rows_per_pass,
             "recompute_activations": study.config.runtime.recompute_activations,
+            "engines": study.engine_places(cell.key),
             **arguments,
         },
         group=cell.key,

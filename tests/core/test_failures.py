@@ -1,96 +1,70 @@
-"""A response that an engine never gave stays unscored through every table that keeps it."""
+"""A text that no engine gave is unscored: it is neither judged nor parsed nor measured."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from pathlib import Path
-from types import SimpleNamespace
-from typing import Any
-
-import pandas as pd
+from dataclasses import dataclass, field
 
 from dynamicrubric.engines.base import Generation, JudgeRequest
-from dynamicrubric.evaluation import SampledSet, evaluate_sets, evaluate_without_rubrics
-from dynamicrubric.evaluationfiles import read_sets, write_evaluation
+from dynamicrubric.evaluation import SampledSet, evaluate_sets
 from dynamicrubric.evaluators.judging import Judging, ResponseSet
 from dynamicrubric.evaluators.writers import FixedWriter, KeptWriter
-from dynamicrubric.stepparts import training_sets, write_sets
 from dynamicrubric.types import InvalidRubric, Verdict
 
-GENERATIONS = (
-    Generation((1, 2), "good", "stop"),
-    Generation.failed("content_filter"),
-    Generation((1,), "", "stop"),
-)
-SET = SampledSet("p/0", ResponseSet.of("p", "Write", GENERATIONS), GENERATIONS, (0.5, None, 0.0))
-FAILED = "failed_response:content_filter"
+RUBRIC = '[{"criterion":"greets","weight":2},{"criterion":"thanks","weight":1}]'
 
 
-class Verifier:
-    """Says yes to everything it is asked, and keeps what that was."""
+@dataclass
+class Watched:
+    """A verifier that says yes to all and keeps what it was asked about."""
 
-    def __init__(self) -> None:
-        self.asked: list[str] = []
+    asked: list[str] = field(default_factory=list)
 
     def accepts(self, criterion: str) -> bool:
         return True
 
     def judge(self, requests: Sequence[JudgeRequest]) -> list[list[Verdict]]:
         self.asked += [request.response for request in requests]
-        return [[Verdict.yes()] * len(request.criteria) for request in requests]
+        return [[Verdict.yes() for _ in request.criteria] for request in requests]
 
 
-def judging(verifier: Verifier) -> Judging:
-    return Judging(verifier, 1, 2, max_invalid_rate=1.0, max_unscored_rate=1.0)
+def judging(verifier: Watched) -> Judging:
+    return Judging(verifier, 1, 4, max_invalid_rate=1.0, max_unscored_rate=1.0)
 
 
-def test_evaluation_neither_judges_nor_measures_it(tmp_path: Path) -> None:
-    verifier, asked = Verifier(), []
-
-    def quality(prompt_id: str, text: str) -> float:
-        asked.append(text)
-        return 0.5
-
-    writer = FixedWriter('[{"criterion":"is good","weight":1}]')
-    found = evaluate_sets([SET], writer, judging(verifier), quality, (1,))
-    assert verifier.asked == asked == ["good", ""]
-    assert [row["true_quality"] for row in found.responses] == [0.5, None, 0.5]
-    assert [row["score_reason"] for row in found.responses] == [None, FAILED, None]
-    for name, value in (("true_quality", 0.5), ("response_length", 1.5), ("kl", 0.25)):
-        figure = found.metrics[name]
-        assert (figure.value, figure.n_scored, figure.n_total) == (value, 2, 3)
-    assert found.metrics["r_disc"].value is None
-
-    write_evaluation(found, tmp_path)
-    (again,), known = read_sets(tmp_path)
-    assert again.responses == SET.responses
-    assert known("p", "") == 0.5
+def sampled() -> SampledSet:
+    """A set whose second response is none."""
+    there, none = Generation((1, 2), "Dear Anna", "stop"), Generation.failed("too_long")
+    responses = ResponseSet("p", "Write", ("Dear Anna", ""), (None, "too_long"))
+    return SampledSet("p/0", responses, (there, none), (0.5, None))
 
 
-def test_evaluation_under_an_invalid_rubric_or_none_still_tells_it_from_the_others() -> None:
-    invalid = evaluate_sets([SET], FixedWriter("["), judging(Verifier()), lambda *_: 0.5, (1,))
-    none = evaluate_without_rubrics([SET], lambda *_: 0.5)
-    reasons = [[row["score_reason"] for row in found.responses] for found in (invalid, none)]
-    assert reasons[0] == ["invalid_rubric:not_json", FAILED, "invalid_rubric:not_json"]
-    assert reasons[1] == ["no_rubric", FAILED, "no_rubric"]
+def test_response_that_there_is_not_is_unscored_with_its_reason_and_never_judged() -> None:
+    verifier = Watched()
+    found = evaluate_sets(
+        [sampled()], FixedWriter(RUBRIC), judging(verifier), lambda _, text: 0.25, ("seed",)
+    )
+    assert verifier.asked == ["Dear Anna"]
+    assert [row["score"] for row in found.responses] == [1.0, None]
+    assert [row["true_quality"] for row in found.responses] == [0.25, None]
+    assert "too_long" in found.responses[1]["score_reason"]
+    reasons = [row["reason"] for row in found.verdicts]
+    assert reasons == [None, None, *["failed_response:too_long"] * 2]
+    counts = {name: (m.value, m.n_scored, m.n_total) for name, m in found.metrics.items()}
+    assert counts["response_length"] == (2.0, 1, 2)
+    assert counts["kl"] == (0.5, 1, 2)
+    assert counts["r_disc"] == (None, 0, 1)
 
 
-def test_sampled_sets_keep_it_for_the_training(tmp_path: Path) -> None:
-    cell: Any = SimpleNamespace(generator_training=SimpleNamespace(responses="current"))
-    prepared: Any = SimpleNamespace(prompts={"train": {"p": "Write"}})
-    path = tmp_path / "responses.parquet"
-    write_sets([SET], path)
-    assert training_sets(cell, prepared, tmp_path) == {"p/0": SET.responses}
-    assert SET.responses.shown == ("good", "")
-    whole = ResponseSet.of("p", "Write", GENERATIONS[::2])
-    write_sets([SampledSet("p/0", whole, GENERATIONS[::2], ())], path)
-    assert "failure" not in pd.read_parquet(path)
-    assert training_sets(cell, prepared, tmp_path) == {"p/0": whole}
+def test_rubric_that_there_is_not_is_invalid_for_its_own_reason() -> None:
+    found = judging(Watched()).read(Generation.failed("content_filter"))
+    assert isinstance(found, InvalidRubric)
+    assert (found.reason, found.detail) == ("failed", "content_filter")
 
 
-def test_kept_rubric_that_was_never_given_is_invalid_for_that_reason(tmp_path: Path) -> None:
-    KeptWriter({"p": Generation.failed("too_long")}).save(tmp_path)
-    (found,) = KeptWriter.load(tmp_path).write([SET.responses], [1])
-    rubric = judging(Verifier()).read(found)
-    assert isinstance(rubric, InvalidRubric)
-    assert (rubric.reason, rubric.detail) == ("failed", "too_long")
+def test_kept_rubric_that_there_is_not_stays_none(tmp_path) -> None:
+    kept = KeptWriter({"p": Generation.failed("too_long"), "q": Generation((), RUBRIC, "stop")})
+    kept.save(tmp_path)
+    again = KeptWriter.load(tmp_path)
+    found = again.write([ResponseSet("p", "", ()), ResponseSet("q", "", ())], [1, 2])
+    assert [one.failure for one in found] == ["too_long", None]

