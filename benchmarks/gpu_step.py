@@ -13,9 +13,10 @@ a second, model FLOP/s, their share of the device's dense bfloat16 peak and the 
     verification           K responses on G x M criteria, packed
 
 A model with random weights never ends a response and writes no valid rubric. So the last token
-sampled is made the end token, the policy is scored by a rubric written here, and the generator's
-rubrics go unjudged: `verification` is what judging them would take. Of three steps the second is
-measured: the first warms up, the last one's training is not told apart from saving.
+sampled is made the end token, the policy is judged by a rubric written here, and the generator's
+rubrics go unjudged: `verification` is what judging them would take. Rewards are made up, so that
+there is something to learn. Of three steps the second is measured: the first warms up, the last
+one's training is not told apart from saving.
 """
 
 from __future__ import annotations

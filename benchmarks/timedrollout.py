@@ -66,7 +66,11 @@ class TimedEngine:
 
 @dataclass
 class Timed(Rollout):
-    """A rollout that notes what its parts took: training is what lies between two rollouts."""
+    """A rollout that notes what its parts took: training is what lies between two rollouts.
+
+    The reward it hands on is a completion's place in its group: a model with random weights earns
+    equal ones, which would train nothing.
+    """
 
     inner: Rollout
     clock: Clock = field(default_factory=Clock)
@@ -86,4 +90,5 @@ class Timed(Rollout):
         self.sampling += timed.taken
         self.judging.append(self.clock.read())
         self.batches.append(batch)
-        return batch
+        places = [float(place) for group in groups for place in range(group.size)]
+        return replace(batch, rewards=dict.fromkeys(batch.rewards, places))

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 import torch
+from safetensors.torch import load_file
 from torch.utils.flop_counter import FlopCounterMode
 from transformers import Qwen3Config, Qwen3ForCausalLM
 
@@ -46,6 +47,17 @@ def check(parts: list[Any], load: Any) -> dict[str, Any]:
     return found
 
 
+def check_trained(work: Path) -> None:
+    """Check that both roles' adapters, in float32, are no longer what they were."""
+    for role in ("policy", "generator"):
+        before, after = (
+            load_file(work / f"{role}-{when}" / "adapter_model.safetensors")
+            for when in ("start", "out")
+        )
+        assert {tensor.dtype for tensor in after.values()} == {torch.float32}
+        assert any(not torch.equal(before[name], after[name]) for name in before)
+
+
 @pytest.mark.slow
 @pytest.mark.skipif(torch.cuda.is_available(), reason="a GPU is here: all of it runs there")
 def test_gpu_step_of_a_tiny_model_runs_on_a_cpu(
@@ -53,6 +65,7 @@ def test_gpu_step_of_a_tiny_model_runs_on_a_cpu(
 ) -> None:
     parts = benchmark.measure("tiny", torch.float32, tmp_path)
     check(parts, benchmark.SHAPES["tiny"][1])
+    check_trained(tmp_path)
     assert all(part.memory is None for part in parts)
     benchmark.show(parts, "CPU", "float32")
     assert "its peak: unknown" in capsys.readouterr().out
@@ -68,6 +81,7 @@ def test_gpu_step_of_qwen3_8bs_shape_fits_and_is_measured(
         pytest.skip(f"{total / 2**30:.0f} GiB of GPU memory; the weights alone are 15 GiB")
     parts = benchmark.measure("qwen3-8b", torch.bfloat16, tmp_path)
     found = check(parts, benchmark.SHAPES["qwen3-8b"][1])
+    check_trained(tmp_path)
     benchmark.show(parts, torch.cuda.get_device_name(), "bfloat16")
     peak = benchmark.peak_flops(torch.cuda.get_device_name(), "bfloat16")
     for part in found.values():
