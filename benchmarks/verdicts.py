@@ -3,16 +3,19 @@
 Command: `python benchmarks/verdicts.py MODEL [--vllm-python PYTHON] [--texts FILE]`, MODEL being a
 checkpoint folder or hub id. Each prompt has K responses of about 150 words and G rubrics of M
 items; every response is judged on all G x M criteria. The responses are drawn from a few plain
-words; FILE has real ones (JSONL, `prompt` and `responses` in each line).
+words; FILE has real ones (JSONL, `prompt` and `responses` in each line). `--vllm-eager` is for
+machines without a C++ compiler.
 
     a row each   one prompt a verdict in left-padded batches, its logits at the last place alone
     packed       what the verifier does: each response once, its questions behind it
     vLLM         the same token ids in a child process, prefix caching on, at the same number format
 
-`tokens` is what ran, padding included (for vLLM, what its cache did not hold, as it reports);
-`bound` is each response's beginning once and each question once. `difference` is the largest one in
-P(yes) from the packed way. Exits with 1 if packed and a row each differ by more than 1e-3 in
-float32, or if packed runs more than 1.1 times the bound.
+`faster` is by how much packed is, on the clock and in processor seconds: the latter hardly change
+with what else the machine does, if `--threads 1` leaves no thread to wait for another. `tokens` is
+what ran, padding included (for vLLM, what its cache did not hold, as it reports); `bound` is each
+response's beginning once and each question once, and packed stays below it where questions begin
+alike. `difference` is the largest one in P(yes) from the packed way. Exits with 1 if packed and a
+row each differ by more than 1e-3 in float32, or if packed runs more than 1.1 times the bound.
 """
 
 from __future__ import annotations
@@ -63,10 +66,11 @@ QUALITIES = (
     "on the subject",
     "calm in tone",
 )
+# As a generator writes them: they begin with a verb, and so with few words in common.
 FORMS = (
-    "The response is {}.",
-    "The response would seem {} to most readers.",
-    "From its first sentence to its last, the response is {}.",
+    "is {} in every one of its sentences",
+    "seems {} to a reader who does not know its author",
+    "stays {} from its first sentence to its last",
 )
 
 
@@ -76,11 +80,13 @@ class Outcome:
 
     Attributes:
         seconds: wall time of all verdicts.
+        processor: processor seconds of all threads.
         tokens: tokens that ran.
         shares: P(yes) of each question.
     """
 
     seconds: float
+    processor: float
     tokens: int
     shares: dict[Key, float]
 
@@ -96,6 +102,7 @@ def main(
     dtype: Annotated[DtypeName, typer.Option(help="Number format.")] = "auto",
     threads: Annotated[int, typer.Option(min=1, help="Processor threads.")] = 2,
     vllm_python: Annotated[Path | None, typer.Option(help="Python that has vLLM.")] = None,
+    vllm_eager: Annotated[bool, typer.Option(help="vLLM does not compile the model.")] = False,
 ) -> None:
     """Print verdicts a second, tokens, the bound and the largest difference of each way."""
     torch.set_num_threads(threads)
@@ -111,10 +118,13 @@ def main(
     if vllm_python is None:
         typer.echo("vLLM is left out: --vllm-python names no interpreter that has it.")
     else:
-        number_format = str(torch_dtype(dtype)).removeprefix("torch.")
-        outcomes["vLLM, prefix caching"] = time_vllm(
-            vllm_python, model, verifier, groups, number_format, threads
-        )
+        settings = {
+            "model": model,
+            "dtype": str(torch_dtype(dtype)).removeprefix("torch."),
+            "threads": threads,
+            "eager": vllm_eager,
+        }
+        outcomes["vLLM, prefix caching"] = time_vllm(vllm_python, settings, verifier, groups)
     typer.echo(
         f"{prompts} x K = {responses} responses of about {words} words, G = {rubrics} rubrics of "
         f"M = {items} items; prefixes of "
@@ -127,8 +137,8 @@ def main(
 
 def make_criteria(number: int) -> list[str]:
     """Return different criteria of 5 to 15 words."""
-    made = [form.format(quality) for form in FORMS for quality in QUALITIES]
-    made += [f"The response mentions {s} {n} times." for n in range(2, 40) for s in SUBJECTS]
+    made = [form.format(quality) for quality in QUALITIES for form in FORMS]
+    made += [f"mentions {s} {n} times" for n in range(2, 40) for s in SUBJECTS]
     return made[:number]
 
 
@@ -155,11 +165,11 @@ def read_pairs(path: Path, words: int) -> Iterator[tuple[str, str]]:
 def time_here(verifier: LanguageModelVerifier, groups: Sequence[Group], way: Way) -> Outcome:
     """Ask all questions in this process, after two to warm up with."""
     verifier.masses([Group(groups[0].prefix, groups[0].questions[:2])], way)
-    started = time.perf_counter()
+    started, worked = time.perf_counter(), time.process_time()
     masses = verifier.masses(groups, way)
-    seconds = time.perf_counter() - started
+    seconds, processor = time.perf_counter() - started, time.process_time() - worked
     shares = {key: share(*pair) for key, pair in masses.items()}
-    return Outcome(seconds, num_tokens(verifier.budget, groups, way), shares)
+    return Outcome(seconds, processor, num_tokens(verifier.budget, groups, way), shares)
 
 
 def num_tokens(budget: Budget, groups: Sequence[Group], way: Way) -> int:
@@ -172,18 +182,13 @@ def num_tokens(budget: Budget, groups: Sequence[Group], way: Way) -> int:
 
 def time_vllm(
     python: Path,
-    model: str,
+    settings: dict[str, object],
     verifier: LanguageModelVerifier,
     groups: Sequence[Group],
-    dtype: str,
-    threads: int,
 ) -> Outcome:
     """Ask all questions in a vLLM process; its start is not timed."""
     keys = [(g, q) for g, group in enumerate(groups) for q in range(len(group.questions))]
-    job = {
-        "model": model,
-        "dtype": dtype,
-        "threads": threads,
+    job = settings | {
         "yes": verifier.labels.yes,
         "no": verifier.labels.no,
         "prompts": [[*groups[g].prefix, *groups[g].questions[q]] for g, q in keys],
@@ -198,7 +203,12 @@ def time_vllm(
     )
     answer = json.loads(done.stdout.splitlines()[-1])
     shares = [share(yes, no) for yes, no in answer["masses"]]
-    return Outcome(answer["seconds"], answer["tokens"], dict(zip(keys, shares, strict=True)))
+    return Outcome(
+        answer["seconds"],
+        answer["processor"],
+        answer["tokens"],
+        dict(zip(keys, shares, strict=True)),
+    )
 
 
 def share(log_yes: float, log_no: float) -> float:
@@ -209,13 +219,17 @@ def share(log_yes: float, log_no: float) -> float:
 def show(outcomes: dict[str, Outcome], bound: int, dtype: torch.dtype) -> int:
     """Print the table and return the exit code."""
     packed = outcomes["packed"]
-    table = Table("way", "verdicts/s", "packed is faster by", "tokens", "x bound", "difference")
+    table = Table(
+        "way", "verdicts/s", "faster", "processor s", "faster", "tokens", "x bound", "difference"
+    )
     for name, one in outcomes.items():
         difference = max(abs(one.shares[key] - packed.shares[key]) for key in packed.shares)
         table.add_row(
             name,
             f"{len(one.shares) / one.seconds:.2f}",
             f"{one.seconds / packed.seconds:.1f}",
+            f"{one.processor:.1f}",
+            f"{one.processor / packed.processor:.1f}",
             str(one.tokens),
             f"{one.tokens / bound:.2f}",
             f"{difference:.1e}",

@@ -2,7 +2,8 @@
 
 The rubric that was written for a response set is applied to the anchor list of the same prompt, as
 in the generator's training, but on prompts that no training read. Figures are means over the sets;
-a list counts once for each set of its prompt.
+a list counts once for each set of its prompt. R_anchor is measured on lists without an unscored
+verdict alone: the bound that stands for the others in training is no measurement.
 """
 
 from __future__ import annotations
@@ -12,10 +13,10 @@ from typing import Any
 
 from dynamicrubric.evaluation import MeasuredSet, SampledSet
 from dynamicrubric.evaluators.judging import Job, JudgedSet, Judging
-from dynamicrubric.rewards import r_anchor_of_verdicts
+from dynamicrubric.rewards import r_anchor
 from dynamicrubric.seeds import derive_seed
 from dynamicrubric.theory import delta_gap, ordered_pairs, rank_accuracy
-from dynamicrubric.types import InvalidRubric, Mean, mean_of
+from dynamicrubric.types import Mean, mean_of
 
 
 def judge_anchors(
@@ -75,7 +76,7 @@ def _row(sampled: SampledSet, ranked: JudgedSet) -> dict[str, Any]:
         "set_index": int(sampled.set_id.rpartition("/")[2]),
         "anchor_rank_accuracy": rank_accuracy(ranked.scores, _pairs(ranked)).value,
         "anchor_delta_gap": delta_gap(ranked.scores, _pairs(ranked)).value,
-        "anchor_r_anchor": _r_anchor(ranked),
+        "anchor_r_anchor": r_anchor(ranked.scores),
         "num_verdicts": ranked.num_verdicts,
         "num_unscored": ranked.unscored_reasons.total(),
     }
@@ -84,9 +85,3 @@ def _row(sampled: SampledSet, ranked: JudgedSet) -> dict[str, Any]:
 def _pairs(judged: JudgedSet) -> tuple[tuple[int, int], ...]:
     """Return the pairs of a list, which is ranked best first and has no ties."""
     return ordered_pairs([-float(place) for place in range(len(judged.scores))])
-
-
-def _r_anchor(judged: JudgedSet) -> float | None:
-    if isinstance(judged.rubric, InvalidRubric):
-        return None
-    return r_anchor_of_verdicts(judged.rubric.weights, judged.verdicts)

@@ -27,6 +27,7 @@ from dynamicrubric.config import (
     Truncated,
     VerifierConfig,
 )
+from dynamicrubric.enginesettings import IN_PROCESS, GeneratorEngine, PolicyEngine
 
 WARM_DIR: Final = "data/warm"
 RUNS_DIR: Final = "data/runs"
@@ -37,12 +38,14 @@ GeneratorSource = Literal["previous", "start"]
 class RubricSettings(Grown):
     """How rubrics are written, in training and in measurement."""
 
-    later: ClassVar = frozenset({"weights"})
+    later: ClassVar = frozenset({"weights", "engine"})
     evaluator: EvaluatorKind
     min_items: Annotated[int, Field(ge=1)]
     max_items: Annotated[int, Field(ge=1)]
     sampling: Sampling
     weights: RubricWeights = "written"
+    engine: GeneratorEngine = IN_PROCESS
+    """What writes them, but for the rollouts of the generator's own training."""
 
 
 class GeneratorTraining(Grown):
@@ -85,7 +88,7 @@ class EvaluationSettings(Section):
 class CellRecipe(Grown):
     """Everything that decides a cell's results, beside the artefacts that it starts from."""
 
-    later: ClassVar = frozenset({"generator_from"})
+    later: ClassVar = frozenset({"generator_from", "policy_engine"})
     seed: int
     round: int
     responses_per_set: int
@@ -97,6 +100,8 @@ class CellRecipe(Grown):
     policy_training: PolicyTraining | None
     """None in round 0 alone: the untrained policy is measured, nothing is trained."""
     policy_sampling: Sampling
+    policy_engine: PolicyEngine = IN_PROCESS
+    """What samples responses, but for the rollouts of the policy's own training."""
     evaluation: EvaluationSettings
     versions: dict[str, int]
 
@@ -112,6 +117,11 @@ def identity_of(section: Section) -> dict[str, Any]:
     return without(section.model_dump(mode="json"), LIMITS)
 
 
+def engine_identity(engine: PolicyEngine) -> dict[str, Any]:
+    """Return what a step's identity says of its engine: nothing of the one that was there first."""
+    return {} if engine == IN_PROCESS else {"engine": identity_of(engine)}
+
+
 @dataclass(frozen=True)
 class Cell:
     """One node of the lattice.
@@ -122,6 +132,7 @@ class Cell:
         training_hash: hash of what training computes: neither limits nor measurement are in it, so
             that a change of those throws no checkpoint away.
         prev: folder that holds the policy and the generator this cell starts from.
+        before: folder of the round before, round 0 included; None in round 0.
         recipe: what the cell computes.
     """
 
@@ -129,6 +140,7 @@ class Cell:
     id: str
     training_hash: str
     prev: str
+    before: str | None
     recipe: CellRecipe
 
     @property

@@ -1,4 +1,4 @@
-"""Command line of the library: `dynamicrubric validate`, `plan`, `preflight`, `explain`, `data`.
+"""Command line of the library: `validate`, `plan`, `preflight`, `explain`, `data` and `hub`.
 
 They read settings and artefacts, `plan` also the records of what was run here: no model, no heavy
 library, an answer in a second or two. `preflight` alone imports torch, to count parameters.
@@ -17,6 +17,7 @@ from dynamicrubric.boundary import run_with_boundary
 from dynamicrubric.config import Config, load_config
 from dynamicrubric.data_command import app as data_app
 from dynamicrubric.errors import UserError
+from dynamicrubric.hub_command import app as hub_app
 from dynamicrubric.plan import Cell, Plan, differing, expand, json_path, write_plan
 from dynamicrubric.planview import cell_count, cost_lines, lattice_table, ranges
 
@@ -28,6 +29,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
 )
 app.add_typer(data_app, name="data")
+app.add_typer(hub_app, name="hub")
 
 ParamsOption = Annotated[Path, typer.Option("--params", help="The study's settings.")]
 CellsOption = Annotated[

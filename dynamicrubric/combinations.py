@@ -1,10 +1,24 @@
-"""What of the settings suits which world; a problem names key, value and what is allowed."""
+"""Which settings suit each other across sections; a problem names key, value, what is allowed."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 
+from dynamicrubric.engines.access import check_address
+from dynamicrubric.enginesettings import (
+    IN_PROCESS,
+    IN_PROCESS_VERIFIER,
+    MAX_LORA_RANK,
+    GeneratorEngine,
+    OpenAI,
+    PolicyEngine,
+    VerifierEngine,
+    Vllm,
+    VllmServerVerifier,
+)
+from dynamicrubric.errors import UserError
 from dynamicrubric.recipe import RecipeConfig
+from dynamicrubric.runtime import RuntimeConfig
 from dynamicrubric.settings import (
     BackboneConfig,
     PretrainedConfig,
@@ -42,6 +56,89 @@ def check_world(
     heldout = world.num_heldout_prompts
     training = len(all_prompts()) - heldout
     _check_prompts(recipes, training, f"world.num_heldout_prompts {heldout}")
+
+
+def check_engines(
+    world: WorldConfig | LanguageConfig,
+    backbone: BackboneConfig | PretrainedConfig,
+    runtime: RuntimeConfig,
+    recipes: Recipes,
+) -> None:
+    """Check that each role's engine can serve it, and that its place is given.
+
+    Raises:
+        ValueError: an engine for models that this world has not, an address that leaks or lacks.
+    """
+    for name, place in runtime.endpoints.items():
+        try:
+            check_address(place)
+        except UserError as error:
+            raise ValueError(
+                f"runtime.endpoints.{name}: {error.got}; expected {error.expected}"
+            ) from None
+    for where, recipe in recipes.items():
+        for key, engine in _engines(recipe):
+            if not isinstance(world, LanguageConfig) and engine not in (
+                IN_PROCESS,
+                IN_PROCESS_VERIFIER,
+            ):
+                raise ValueError(
+                    f"{where}: {key}.kind is {engine.kind!r} with world.name 'postcards', whose "
+                    "models are small and its own: it can only be 'transformers'"
+                )
+            if isinstance(engine, OpenAI | VllmServerVerifier):
+                _check_endpoint(f"{where}: {key}", engine.model, runtime)
+            if isinstance(engine, Vllm) and isinstance(backbone, PretrainedConfig):
+                _check_rank(f"{where}: {key}", backbone)
+
+
+def _engines(
+    recipe: RecipeConfig,
+) -> list[tuple[str, GeneratorEngine | PolicyEngine | VerifierEngine]]:
+    sections = ("generator", "policy", "verifier")
+    return [(f"{name}.engine", getattr(recipe, name).engine) for name in sections]
+
+
+def _check_endpoint(key: str, model: str, runtime: RuntimeConfig) -> None:
+    if model not in runtime.endpoints:
+        known = ", ".join(map(repr, runtime.endpoints)) or "none"
+        raise ValueError(
+            f"{key}.model is {model!r}, which has no address in runtime.endpoints; it has {known}"
+        )
+
+
+def _check_rank(key: str, backbone: PretrainedConfig) -> None:
+    if backbone.lora.rank > MAX_LORA_RANK:
+        raise ValueError(
+            f"{key}.kind is 'vllm' with backbone.lora.rank {backbone.lora.rank}; vLLM takes "
+            f"adapters of at most {MAX_LORA_RANK}"
+        )
+
+
+def check_sharing(runtime: RuntimeConfig, place: str, recipe: RecipeConfig) -> None:
+    """Check that the processes of a training share its steps in whole groups and equal passes.
+
+    Raises:
+        ValueError: names the arm, what it has and what would do.
+    """
+    policy, generator = recipe.policy, recipe.generator
+    trained = [("policy", policy.prompts_per_step, recipe.responses_per_set)]
+    if generator.update != "none":
+        trained.append(("generator", generator.prompts_per_step, generator.group_size))
+    for role, prompts, group in trained:
+        groups, left = divmod(prompts, runtime.processes)
+        if left:
+            raise ValueError(
+                f"{place}: {role}.prompts_per_step is {prompts}; with "
+                f"runtime.processes {runtime.processes} it has to be a multiple of that, so that "
+                "every group is whole on one process"
+            )
+        rows, at_once = groups * group, runtime.rows_per_pass
+        if at_once and at_once < rows and rows % at_once:
+            raise ValueError(
+                f"{place}: runtime.rows_per_pass is {at_once}; a process has {rows} rows of the "
+                f"{role} in a step, so it has to divide them"
+            )
 
 
 def _check_pretrained(

@@ -14,7 +14,7 @@ from typing import Annotated, Any, Self
 from pydantic import Discriminator, Field, Tag, ValidationError, model_validator
 
 from dynamicrubric.arms import ArmConfig, ArmRun, Selection, StudyConfig
-from dynamicrubric.combinations import check_world
+from dynamicrubric.combinations import check_engines, check_sharing, check_world
 from dynamicrubric.errors import UserError
 from dynamicrubric.problems import all_problems, one_line, problems_of
 from dynamicrubric.recipe import (
@@ -28,6 +28,7 @@ from dynamicrubric.recipe import (
     VerifierConfig,
     VerifierKind,
 )
+from dynamicrubric.runtime import RuntimeConfig
 from dynamicrubric.settings import (
     AdapterConfig,
     BackboneConfig,
@@ -36,7 +37,6 @@ from dynamicrubric.settings import (
     LearningRate,
     PretrainedConfig,
     Rate,
-    RuntimeConfig,
     Section,
     Steps,
     SupervisedConfig,
@@ -116,33 +116,30 @@ class Config(Section):
         return self
 
     @model_validator(mode="after")
-    def _passes_divide_batches(self) -> Self:
-        rows = self.runtime.rows_per_pass
-        recipes = {f"study.arms.{name}": resolve_arm(self, name) for name in self.study.arms}
-        for place, recipe in {"recipe": self.recipe, **recipes}.items() if rows else ():
-            for role in ("generator", "policy"):
-                batch = getattr(recipe, role).batch_size
-                if batch % rows:
-                    raise ValueError(
-                        f"runtime.rows_per_pass is {rows}; {place}.{role}.batch_size is {batch}, "
-                        "which has to be a multiple of it"
-                    )
+    def _processes_share_steps_evenly(self) -> Self:
+        for name in self.study.arms:
+            check_sharing(self.runtime, f"study.arms.{name}", resolve_arm(self, name))
         return self
 
     @model_validator(mode="after")
     def _everything_suits_the_world(self) -> Self:
         arms = {f"study.arms.{name}": resolve_arm(self, name) for name in self.study.arms}
         check_world(self.world, self.backbone, self.warm_start, {"recipe": self.recipe, **arms})
+        check_engines(self.world, self.backbone, self.runtime, {"recipe": self.recipe, **arms})
         return self
 
 
 def merge(base: Mapping[str, Any], diff: Mapping[str, Any]) -> dict[str, Any]:
-    """Lay a nested diff over a nested mapping; values of the diff win."""
+    """Lay a nested diff over a nested mapping; values of the diff win.
+
+    An engine of another kind takes the place of the one below it: it has other keys.
+    """
     merged = dict(base)
     for key, value in diff.items():
         below = merged.get(key)
         if isinstance(value, Mapping) and isinstance(below, Mapping):
-            merged[key] = merge(below, value)
+            other = key == "engine" and value.get("kind", below.get("kind")) != below.get("kind")
+            merged[key] = dict(value) if other else merge(below, value)
         else:
             merged[key] = value
     return merged

@@ -126,7 +126,7 @@ def _stages(plan: Plan, finished: Collection[str]) -> dict[str, _Stage]:
         stages = {name: _Stage((), stage.after) for name, stage in stages.items()}
     for cell in (*plan.starts.values(), *plan.cells.values()):
         shapes = () if cell.key in finished else tuple(shapes_of(cell))
-        after = (cell.prev,) if cell.prev in stages else tuple(warm)
+        after = tuple(warm) if cell.before is None else (cell.before,)
         stages[cell.directory] = _Stage(shapes, after)
     for grid in planned_grids(plan).values():
         shapes = () if grid.directory in finished else (Shape("evaluate_grid", "", 1),)

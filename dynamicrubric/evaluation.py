@@ -33,13 +33,14 @@ class SampledSet:
         set_id: unique name, e.g. `lisbon-anna-birthday/2`.
         responses: prompt and texts.
         generations: the K completions; none of a set that was read back from its table.
-        kl: log P_t - log P_0 of each completion, summed over its tokens; likewise.
+        kl: log P_t - log P_0 of each completion, summed over its tokens, None where the engine
+            gave none; likewise.
     """
 
     set_id: str
     responses: ResponseSet
     generations: tuple[Generation, ...]
-    kl: tuple[float, ...]
+    kl: tuple[float | None, ...]
 
 
 @dataclass(frozen=True)
@@ -145,7 +146,11 @@ def _measure(
     sampled: SampledSet, judged: JudgedSet | None, rubric_text: str | None, quality: Quality
 ) -> MeasuredSet:
     responses = sampled.responses
-    truth = tuple(quality(responses.prompt_id, response) for response in responses.responses)
+    failures = responses.failures or (None,) * len(responses.responses)
+    truth = tuple(
+        quality(responses.prompt_id, response) if failure is None else None
+        for response, failure in zip(responses.responses, failures, strict=True)
+    )
     if judged is None:
         return MeasuredSet(sampled, rubric_text, None, truth, None, None, None, None)
     known = [value for value in truth if value is not None]
@@ -181,7 +186,9 @@ def _figures(measured: Sequence[MeasuredSet]) -> dict[str, Mean]:
     return {
         "true_quality": mean_of([q for one in measured for q in one.quality]),
         **rubric_figures(measured),
-        "response_length": mean_of([float(len(g.token_ids)) for g in generations]),
+        "response_length": mean_of(
+            [float(len(g.token_ids)) if g.failure is None else None for g in generations]
+        ),
         "kl": mean_of([value for one in measured for value in one.sampled.kl]),
     }
 

@@ -3,9 +3,15 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from pathlib import Path
+from typing import Final
 
-from dynamicrubric.evaluation import Evaluation
+from dynamicrubric.evaluation import Evaluation, MeasuredSet, Quality, SampledSet, rubric_row
+from dynamicrubric.evaluators.judging import ResponseSet
+
+BEFORE_FILE: Final = "before.parquet"
+"""The round's generator on the sets of the round before: columns of the rubrics' table."""
 
 
 def write_evaluation(evaluation: Evaluation, out_dir: Path) -> None:
@@ -29,6 +35,40 @@ def write_evaluation(evaluation: Evaluation, out_dir: Path) -> None:
     for name, (rows, types) in tables.items():
         frame = pd.DataFrame(rows, columns=list(types)).astype(types)
         frame.to_parquet(out_dir / f"{name}.parquet", index=False)
+
+
+def write_before(measured: Sequence[MeasuredSet], out_dir: Path) -> None:
+    """Write what the round's generator wrote for the sets of the round before, a row a rubric."""
+    import pandas as pd
+
+    rows = [rubric_row(one) for one in measured]
+    frame = pd.DataFrame(rows, columns=list(RUBRIC_TYPES)).astype(RUBRIC_TYPES)
+    frame.to_parquet(out_dir / BEFORE_FILE, index=False)
+
+
+def read_sets(evaluation_dir: Path) -> tuple[list[SampledSet], Quality]:
+    """Read the held-out response sets that an evaluation sampled, in its order.
+
+    Args:
+        evaluation_dir: an artefact of `evaluate_round`.
+
+    Returns:
+        The sets, without token ids and KL, and the true quality that was measured of each response,
+        None where nobody knows it.
+    """
+    import pandas as pd
+
+    columns = ["prompt_id", "prompt", "set_index", "sample_index", "text", "true_quality"]
+    table = pd.read_parquet(evaluation_dir / "responses.parquet", columns=columns)
+    sets = []
+    for (prompt_id, index), rows in table.groupby(["prompt_id", "set_index"], sort=False):
+        texts = tuple(str(text) for text in rows.sort_values("sample_index")["text"])
+        responses = ResponseSet(str(prompt_id), str(rows["prompt"].iloc[0]), texts)
+        sets.append(SampledSet(f"{prompt_id}/{index}", responses, (), ()))
+    names = zip(table["prompt_id"].map(str), table["text"].map(str), strict=True)
+    values = [None if pd.isna(value) else float(value) for value in table["true_quality"]]
+    known = dict(zip(names, values, strict=True))
+    return sets, lambda prompt_id, text: known[prompt_id, text]
 
 
 _TEXT, _FLOAT, _INT, _BOOL = "string", "Float64", "Int64", "boolean"

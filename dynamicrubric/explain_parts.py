@@ -22,7 +22,9 @@ ORACLE: Final = "oracle"
 RULES: Final = "rule_based"
 INVALID: Final = "invalid_rubric:"
 PREPARED: Final = "data/prepared"
-NOT_IN_THE_TEXT: Final = frozenset({InvalidReason.TRUNCATED, InvalidReason.UNCHECKABLE_CRITERION})
+NOT_IN_THE_TEXT: Final = frozenset(
+    {InvalidReason.FAILED, InvalidReason.TRUNCATED, InvalidReason.UNCHECKABLE_CRITERION}
+)
 """Reasons that the engine and the verifier gave: the text alone may well parse."""
 
 

@@ -135,7 +135,7 @@ def _walk(config: Config, arm: str, seed: int, rounds: int, base_hash: str) -> I
 
 def _named(nodes: list[_Node], names: dict[str, str]) -> Iterator[tuple[_Node, Cell]]:
     """Make the cells of a path, each starting from the training cell before it."""
-    prev = WARM_DIR
+    prev, before = WARM_DIR, None
     for node in nodes:
         key = names[node.digest]
         cell = Cell(
@@ -143,9 +143,11 @@ def _named(nodes: list[_Node], names: dict[str, str]) -> Iterator[tuple[_Node, C
             id=f"{key}-{node.digest[:8]}",
             training_hash=node.trained[:8],
             prev=prev,
+            before=before,
             recipe=node.recipe,
         )
         yield node, cell
+        before = cell.directory
         if node.recipe.round > 0:
             prev = cell.directory
 

@@ -129,7 +129,19 @@ ANCHOR_METRICS: Final[Mapping[str, Metric]] = _by_name(
 """What is measured once a round besides, where held-out prompts have anchor lists."""
 ALL_ROUND_METRICS: Final[Mapping[str, Metric]] = {**ROUND_METRICS, **ANCHOR_METRICS}
 
-TRAINING_METRICS: Final[Mapping[str, Metric]] = _by_name(
+COST_METRICS: Final[Mapping[str, Metric]] = _by_name(
+    Metric("cost/calls", "calls", "calls", "lower",
+           "calls to endpoints, retries included", 0.0, digits=0),
+    Metric("cost/prompt_tokens", "prompt tokens", "tokens", "lower",
+           "tokens of the prompts, as endpoints count them", 0.0, digits=0),
+    Metric("cost/completion_tokens", "completion tokens", "tokens", "lower",
+           "tokens that endpoints wrote, thinking included", 0.0, digits=0),
+    Metric("cost/price", "price", "money", "lower",
+           "what they cost, where all prices are known", 0.0, digits=4),
+)  # fmt: skip
+"""What calls to endpoints came to, in a training step or a whole step; none without endpoints."""
+
+_LOSSES_AND_RATES: Final[Mapping[str, Metric]] = _by_name(
     Metric("loss", "loss", "", "neither", "value of the optimised objective"),
     Metric("grad_norm", "gradient", "", "neither", "norm of the gradient before clipping", 0.0),
     Metric("reward", "reward", "score", "higher", "weighted sum of the step's mean rewards"),
@@ -156,6 +168,7 @@ TRAINING_METRICS: Final[Mapping[str, Metric]] = _by_name(
            "share of valid rubrics whose anchor list has an unscored verdict", 0.0, 1.0),
     Metric("rate/items_per_rubric", "items", "items", "neither", "items of a valid rubric", 0.0),
 )  # fmt: skip
+TRAINING_METRICS: Final[Mapping[str, Metric]] = {**_LOSSES_AND_RATES, **COST_METRICS}
 """What a training step may log; in trackers the role stands before it (`policy/reward`)."""
 
 

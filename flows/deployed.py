@@ -21,6 +21,7 @@ from pydantic import Field
 
 from flows.ablation import submit_stages
 from flows.driver import WHAT, all_stages, check_ended, lock_path, shared_imports, tidy
+from flows.lookup import check_engines
 from flows.planning import check_dvc_lock, settle_plan
 from flows.progress import Progress
 from flows.settings import Choice, lay_choice
@@ -122,6 +123,7 @@ def _skipped(holder: str) -> State[Any]:
 def _run_stages(study: Study, stages: list[Stage]) -> State[Any]:
     tidy(study)
     fresh = fresh_stages(study.root, stages)
+    check_engines(study, {stage.name for stage in stages} - fresh)
     progress = Progress(study.plan, stages, study.work, say=get_run_logger().info)
     with (
         shared_imports(study, fresh),

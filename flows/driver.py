@@ -22,6 +22,7 @@ from dynamicrubric.grid import planned_grids
 from dynamicrubric.plan import ROLES
 from dynamicrubric.report import compare_arms
 from dynamicrubric.report import console as report
+from flows.lookup import check_engines
 from flows.planning import check_dvc_lock, settle_plan, work_left
 from flows.progress import Progress, shown
 from flows.services import prefect_server
@@ -80,6 +81,7 @@ def _run(console: Console, choice: Choice) -> None:
             prepare_store(study.root)
             reconcile(study.root)
         else:
+            check_engines(study, {stage.name for stage in stages} - fresh)
             console.print("Starting the study's Prefect server and MLflow store ...")
             with shared_imports(study, fresh), prefect_server(study.root):
                 _run_stages(study, stages, fresh, console)

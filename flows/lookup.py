@@ -6,6 +6,9 @@ half a minute to start.
 
 from __future__ import annotations
 
+from collections.abc import Collection
+
+from dynamicrubric.engines.ready import check_ready
 from dynamicrubric.errors import UserError
 from dynamicrubric.grid import NEEDS, PlannedGrid, planned_grids
 from dynamicrubric.plan import ROLES, Cell
@@ -59,6 +62,23 @@ def grid_of(study: Study, key: str) -> PlannedGrid:
             remedy="run `dynamicrubric plan` if params.yaml was changed",
         )
     return grids[key]
+
+
+def check_engines(study: Study, stages: Collection[str]) -> None:
+    """Return if the engines of the cells that are to be run could be opened.
+
+    Args:
+        study: the study, in the current folder.
+        stages: names of the stages that have something to do.
+
+    Raises:
+        UserError: an interpreter, a key or a package is missing.
+    """
+    plan = study.plan
+    cells = {f"start@{key}": cell for key, cell in plan.starts.items()}
+    cells |= {f"round@{key}": cell for key, cell in plan.cells.items()}
+    recipes = [cell.recipe for name, cell in cells.items() if name in stages]
+    check_ready(recipes, study.config.runtime)
 
 
 def check_role(study: Study, role: str) -> None:

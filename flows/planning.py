@@ -11,6 +11,7 @@ from dynamicrubric.grid import GRID_DIR, planned_grids
 from dynamicrubric.plan import RUNS_DIR, Plan, expand, read_structure, write_plan
 from dynamicrubric.yamlio import load_yaml
 from flows.settings import Say
+from tasks.keeping import keep_artefacts
 from tasks.study import Study
 
 
@@ -19,6 +20,7 @@ def settle_plan(study: Study, *, say: Say) -> Plan:
     plan = expand(load_config(study.root / "params.yaml"))
     if write_plan(plan, study.root / "cells.yaml"):
         say("params.yaml has changed: cells.yaml and cells.json are written anew")
+    keep_artefacts(study.root, study.work / "steps")
     _set_aside(study, plan, say)
     return plan
 
@@ -70,9 +72,9 @@ def plan_stage(study: Study) -> None:
 
 
 def work_left(left: int, total: int, slots: int) -> str:
-    """Say how many of the cells are still to be trained."""
+    """Say how many of the cells are not up to date: DVC restores those that were trained before."""
     number = f"{left} of {total}" if left < total else f"{left}"
-    return f"{number} cells to train, {slots} side by side; logs in work/logs"
+    return f"{number} cells to train or restore, {slots} side by side; logs in work/logs"
 
 
 def _set_aside(study: Study, plan: Plan, say: Say) -> None:

@@ -69,12 +69,14 @@ def stages_of(plan: Plan, warm_steps: Mapping[str, int]) -> list[Stage]:
             for name, role in zip(WARM_STAGES, ROLES, strict=True)
         ),
     ]
-    by_folder = {cell.directory: f"round@{cell.key}" for cell in plan.cells.values()}
-    for cell in plan.cells.values():
-        before = by_folder.get(cell.prev)
-        after = (before,) if before else WARM_STAGES
-        stages.append(Stage(f"round@{cell.key}", after, cell.key, steps_of(cell)))
     stages += [Stage(f"start@{key}", WARM_STAGES, key, 0) for key in plan.starts]
+    by_folder = {cell.directory: f"start@{cell.key}" for cell in plan.starts.values()}
+    by_folder |= {cell.directory: f"round@{cell.key}" for cell in plan.cells.values()}
+    for cell in plan.cells.values():
+        assert cell.before is not None, "round 0 trains nothing"
+        stages.append(
+            Stage(f"round@{cell.key}", (by_folder[cell.before],), cell.key, steps_of(cell))
+        )
     stages += [
         Stage(f"grid@{key}", _read_by(grid), f"grid-{key}", 0)
         for key, grid in planned_grids(plan).items()

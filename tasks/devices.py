@@ -34,29 +34,49 @@ class GpuSlot:
     """A place for one job.
 
     Attributes:
-        device: what CUDA_VISIBLE_DEVICES is to be.
+        device: the GPU of a job that needs one.
         lock: the lock file of whoever has it, whichever project that is.
+        others: further GPUs, of a job in several processes.
+        other_locks: their lock files.
     """
 
     device: str
     lock: Path
+    others: tuple[str, ...] = ()
+    other_locks: tuple[Path, ...] = ()
+
+    def visible(self, num_processes: int) -> str:
+        """Return what CUDA_VISIBLE_DEVICES is to be for a job of so many processes."""
+        return ",".join([self.device, *self.others][:num_processes])
 
 
-def gpu_slots(num_slots: int) -> list[GpuSlot]:
+def gpu_slots(num_slots: int, gpus_a_slot: int = 1) -> list[GpuSlot]:
     """Return the slots in turn over the GPUs, [] on a machine without one.
 
     Raises:
-        UserError: the folder of the lock files belongs to somebody else.
+        UserError: there are fewer GPUs than a slot needs, or the folder of the lock files belongs
+            to somebody else.
     """
     names = visible_gpus()
     if not names:
         return []
+    if gpus_a_slot > 1:
+        names.sort()  # whoever takes several takes them in one order: nobody waits in a ring
+    sets = [names[i : i + gpus_a_slot] for i in range(0, len(names) - gpus_a_slot + 1, gpus_a_slot)]
+    if not sets:
+        raise UserError(
+            doing="choosing GPUs",
+            got=f"runtime.processes {gpus_a_slot} and {len(names)} GPUs",
+            expected="a GPU for each process",
+            remedy="lower runtime.processes, or show more GPUs in CUDA_VISIBLE_DEVICES",
+        )
     folder = _machine_folder()
     found = []
     for slot in range(num_slots):
-        turn, index = divmod(slot, len(names))
-        name = re.sub(r"[^A-Za-z0-9-]", "_", names[index])
-        found.append(GpuSlot(names[index], folder / f"gpu-{name}-{turn}.lock"))
+        turn, index = divmod(slot, len(sets))
+        clean = [re.sub(r"[^A-Za-z0-9-]", "_", name) for name in sets[index]]
+        lock, *others = (folder / f"gpu-{name}-{turn}.lock" for name in clean)
+        found.append(GpuSlot(sets[index][0], lock, tuple(sets[index][1:]), tuple(others)))
     return found
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import errno
-import hashlib
 import json
 import os
 import shutil
@@ -14,6 +13,7 @@ from typing import Final
 
 from dynamicrubric.durable import sync
 from dynamicrubric.errors import DynamicRubricError, UserError
+from dynamicrubric.hashing import sha256_of as sha256_of
 
 _TROUBLE: Final[dict[int, tuple[str, str]]] = {
     errno.ENOSPC: ("a full disk", "free some space, then run the same command again"),
@@ -71,12 +71,6 @@ def disk_errors(doing: str, path: Path) -> Iterator[None]:
         if explained is None:
             raise
         raise explained from error
-
-
-def sha256_of(path: Path) -> str:
-    """Return the hex SHA-256 of a file's bytes."""
-    with path.open("rb") as stream:
-        return hashlib.file_digest(stream, "sha256").hexdigest()
 
 
 def write_json_durably(path: Path, value: Mapping[str, object]) -> None:

@@ -34,6 +34,7 @@ def evaluate_grid(study: Study, grid: PlannedGrid) -> StepResult:
             "evaluation_dirs": {name: str(path) for name, path in evaluations.items()},
             "generator_dirs": {name: str(path) for name, path in generators.items()},
             "out_dir": str(dirs.out),
+            "engines": study.engine_places(f"grid-{grid.key}"),
         },
         group=f"grid-{grid.key}",
         on_line=log_line(),

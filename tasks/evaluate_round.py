@@ -6,7 +6,7 @@ from pathlib import Path
 
 from prefect import task
 
-from dynamicrubric.plan import Cell, identity_of
+from dynamicrubric.plan import Cell, engine_identity, identity_of
 from tasks.console import log_line
 from tasks.study import StepResult, Study, request_for
 
@@ -26,8 +26,10 @@ def evaluate_round(
         "rubrics": identity_of(recipe.rubrics),
         "verifier": identity_of(recipe.verifier),
         "sampling": identity_of(recipe.policy_sampling),
+        **engine_identity(recipe.policy_engine),
         "evaluation": identity_of(recipe.evaluation),
     }
+    before = {} if cell.before is None else {"before": study.root / cell.before / "evaluation"}
     return study.run_gpu_step(
         request_for(
             "evaluate_round",
@@ -36,6 +38,7 @@ def evaluate_round(
             generator=generator_dir,
             start_policy=study.warm("policy"),
             prepared=study.prepared,
+            **before,
         ),
         study.cell_dir(cell) / "evaluation",
         lambda dirs: {
@@ -45,6 +48,8 @@ def evaluate_round(
             "start_policy_dir": str(study.warm("policy")),
             "prepared_dir": str(study.prepared),
             "out_dir": str(dirs.out),
+            "engines": study.engine_places(cell.key),
+            **{f"{name}_dir": str(folder) for name, folder in before.items()},
         },
         group=cell.key,
         on_line=log_line(),

@@ -12,7 +12,7 @@ import socket
 import sys
 import traceback
 from collections.abc import Callable, Mapping
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from datetime import datetime
 from pathlib import Path
 from typing import Any, NoReturn
@@ -46,7 +46,7 @@ def _run_reporting(job: Mapping[str, Any], channel: socket.socket) -> int:
     except BaseException as error:  # the boundary: everything becomes a message and a log entry
         with suppress(OSError):  # a full disk takes no traceback; the parent is told all the same
             traceback.print_exc()
-        outcome = _outcome_of(error, f"running {job['what']}")
+        outcome = outcome_of(error, f"running {job['what']}")
     with suppress(OSError):
         _flush_log()
     _tell(channel, kind="outcome", **outcome)
@@ -59,15 +59,20 @@ def _run(job: Mapping[str, Any], channel: socket.socket) -> None:
     def on_wait(holders: str) -> None:
         _tell(channel, kind="waiting", holders=holders)
 
-    with lock.acquire(job["what"], on_wait=on_wait, owns_session=True) as held:
+    with ExitStack() as stack:
+        held = stack.enter_context(lock.acquire(job["what"], on_wait=on_wait, owns_session=True))
+        for path in job["more_locks"][held.slot] if job["more_locks"] else ():
+            one = SlotLock.at([Path(path)])
+            stack.enter_context(one.acquire(job["what"], on_wait=on_wait, owns_session=True))
         if job["devices"]:
             os.environ["CUDA_VISIBLE_DEVICES"] = job["devices"][held.slot]
         _tell(channel, kind="acquired", slot=held.slot)
-        function = _find(job["target"])
+        function = find_function(job["target"])
         function(**job["kwargs"])
 
 
-def _find(target: str) -> Callable[..., object]:
+def find_function(target: str) -> Callable[..., object]:
+    """Return the function that "package.module:function" names."""
     module_name, _, name = target.partition(":")
     function = getattr(importlib.import_module(module_name), name)
     if not callable(function):
@@ -109,7 +114,8 @@ def _prepare(job: Mapping[str, Any]) -> None:
         sys.modules["torch"].set_num_threads(job["threads"])
 
 
-def _outcome_of(error: BaseException, doing: str) -> dict[str, Any]:
+def outcome_of(error: BaseException, doing: str) -> dict[str, Any]:
+    """Return what a job says about the error that ended it."""
     if isinstance(error, UserError):
         fields = {name: getattr(error, name) for name in ("doing", "got", "expected", "remedy")}
         return {"result": "user_error", "fields": fields}
@@ -117,7 +123,7 @@ def _outcome_of(error: BaseException, doing: str) -> dict[str, Any]:
         return {"result": "instrument_error", "message": str(error)}
     explained = disk_error(error, doing)
     if explained is not None:
-        return _outcome_of(explained, doing)
+        return outcome_of(explained, doing)
     return {"result": "crashed", "message": f"{type(error).__name__}: {error}"}
 
 

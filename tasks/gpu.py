@@ -75,6 +75,7 @@ def launch(
     threads: int = 1,
     devices: Sequence[str] = (),
     locks: Sequence[Path] = (),
+    more_locks: Sequence[Sequence[Path]] = (),
     env: Mapping[str, str] | None = None,
     preload: Sequence[str] = (),
     grace_seconds: float = 10.0,
@@ -96,6 +97,7 @@ def launch(
         devices: CUDA_VISIBLE_DEVICES of each slot; empty leaves the variable alone (CPU).
         locks: lock file of each slot, if others than those in `slots_dir`: of GPUs, which all
             projects of the machine share.
+        more_locks: further lock files of each slot, taken after its own, one after another.
         env: environment variables beside this process's own, which the job gets as they are now.
         preload: modules that the host imports once, for all jobs with the same preload.
         grace_seconds: time between SIGTERM and SIGKILL.
@@ -110,7 +112,7 @@ def launch(
         StepCrashed: any other end; names the exception, signal or exit code, and the log.
         StepStopped: `stop_all` ended it.
     """
-    for kind, given in (("devices", devices), ("locks", locks)):
+    for kind, given in (("devices", devices), ("locks", locks), ("more_locks", more_locks)):
         if given and len(given) != num_slots:
             got, expected = f"{len(given)} {kind}", f"{num_slots}, one for each slot"
             raise UserError(doing=f"launching {what}", got=got, expected=expected)
@@ -119,6 +121,7 @@ def launch(
         "kwargs": dict(kwargs),
         "log_path": str(log_path.absolute()),
         "locks": [str(path.absolute()) for path in locks or slot_paths(slots_dir, num_slots)],
+        "more_locks": [[str(path.absolute()) for path in paths] for paths in more_locks],
         "what": what,
         "threads": threads,
         "devices": list(devices),

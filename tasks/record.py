@@ -44,6 +44,7 @@ __all__ = [
     "carry",
     "differences",
     "find_finished",
+    "keep",
     "load_artefact",
     "prune_work",
     "run_step",
@@ -206,6 +207,34 @@ def carry(source: Artefact, out_dir: Path, request: StepRequest) -> Artefact:
     with disk.disk_errors(f"making {request.step} at {out_dir}", out_dir):
         _publish(source.path, out_dir, record)
     return load_artefact(out_dir, verify=False)
+
+
+def keep(folder: Path, work_root: Path) -> bool:
+    """Link an artefact into the work folder of its identity, where `run_step` looks for it.
+
+    An artefact that DVC brought is in no work folder, and DVC empties a stage's outs before it runs
+    the command: what was pulled would be made again. Bytes are compared with the record when a step
+    asks for them.
+
+    Args:
+        folder: a published artefact.
+        work_root: as in `run_step`.
+
+    Returns:
+        Whether it was not kept there yet.
+
+    Raises:
+        UserError: the folder holds no valid record.
+        OSError: a file that it names is not there, or the disk refuses.
+    """
+    record = Record.read(folder)
+    work = work_root / record.identity_hash[:_HASH_LETTERS]
+    if (work / FINISHED).exists():
+        return False
+    with SlotLock(work, num_slots=1).acquire(f"keeping {folder}"):
+        if not (work / FINISHED).exists():
+            _publish(folder, work / FINISHED, record)
+    return True
 
 
 def unneeded_work(work_root: Path, keep_hashes: Collection[str]) -> list[Path]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from prefect import task
 
-from dynamicrubric.plan import Cell, identity_of
+from dynamicrubric.plan import Cell, engine_identity, identity_of
 from tasks.console import log_line
 from tasks.study import StepResult, Study, request_for
 
@@ -21,6 +21,7 @@ def sample_responses(study: Study, cell: Cell) -> StepResult:
         "round": recipe.round,
         "responses_per_set": recipe.responses_per_set,
         "sampling": identity_of(recipe.policy_sampling),
+        **engine_identity(recipe.policy_engine),
     }
     return study.run_gpu_step(
         request_for("sample_responses", identity, policy=policy, prepared=study.prepared),
@@ -30,6 +31,7 @@ def sample_responses(study: Study, cell: Cell) -> StepResult:
             "policy_dir": str(policy),
             "prepared_dir": str(study.prepared),
             "out_dir": str(dirs.out),
+            "engines": study.engine_places(cell.key),
         },
         group=cell.key,
         on_line=log_line(),

@@ -13,6 +13,7 @@ from typing import Any, Final
 
 from dynamicrubric.config import Config, load_config
 from dynamicrubric.durable import naming
+from dynamicrubric.engines.places import places_document
 from dynamicrubric.plan import WARM_DIR, Cell, Plan, load_plan
 from dynamicrubric.versions import STEP_VERSIONS
 from tasks.devices import gpu_slots
@@ -99,6 +100,10 @@ class Study:
         """Return the log file of a step."""
         return self.work / "logs" / group / f"{step}.log"
 
+    def engine_places(self, group: str) -> dict[str, Any]:
+        """Return where a step's engines run, for its arguments; their logs go beside its own."""
+        return places_document(self.config.runtime, self.work / "logs" / group)
+
     def run_gpu_step(
         self,
         request: StepRequest,
@@ -107,6 +112,7 @@ class Study:
         *,
         group: str,
         on_line: Callable[[str], None] | None = None,
+        processes: int = 1,
     ) -> StepResult:
         """Run `dynamicrubric.steps:<step>` in a child process unless its artefact exists.
 
@@ -116,6 +122,7 @@ class Study:
             arguments: the step function's arguments, given the folders it may write to.
             group: whose log folder it writes to: a cell's key, or `shared`.
             on_line: given each line of the step's log.
+            processes: how many run it together.
         """
         runtime = self.config.runtime
         what = f"{request.step} of {group}"
@@ -124,18 +131,23 @@ class Study:
         def build(dirs: BuildDirs) -> None:
             logger.info("%s: log in %s", what, log_path.relative_to(self.root))
             write_status(self.work, group, request.step, dirs.metrics)
-            gpus = gpu_slots(runtime.slots)
+            gpus = gpu_slots(runtime.slots, runtime.processes)
+            target, given = f"dynamicrubric.steps:{request.step}", arguments(dirs)
+            if processes > 1:
+                given = {"target": target, "kwargs": dict(given), "num_processes": processes}
+                target = "tasks.ranks:run_in_ranks"
             usage: Usage = launch(
-                f"dynamicrubric.steps:{request.step}",
-                arguments(dirs),
+                target,
+                given,
                 log_path=log_path,
                 deadline_seconds=60.0 * runtime.task_deadline_minutes,
                 slots_dir=self.work / "locks",
                 num_slots=runtime.slots,
                 what=what,
                 threads=runtime.threads_per_task,
-                devices=[slot.device for slot in gpus],
+                devices=[slot.visible(processes) for slot in gpus],
                 locks=[slot.lock for slot in gpus],
+                more_locks=[slot.other_locks for slot in gpus],
                 preload=PRELOAD,
                 on_wait=lambda holders: logger.info("%s waits for a slot: %s", what, holders),
                 on_line=on_line,

@@ -29,6 +29,7 @@ def train_generator(study: Study, cell: Cell, responses: StepResult) -> StepResu
         cell,
         request_for("train_generator", identity, **inputs),
         out_dir,
+        trains=recipe.generator_training is not None,
         generator_dir=str(before),
         responses_dir=str(study.root / responses.path),
     )

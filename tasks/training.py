@@ -31,7 +31,13 @@ def training_identity(
 
 
 def run_training(
-    study: Study, cell: Cell, request: StepRequest, out_dir: Path, **arguments: str
+    study: Study,
+    cell: Cell,
+    request: StepRequest,
+    out_dir: Path,
+    *,
+    trains: bool = True,
+    **arguments: str,
 ) -> StepResult:
     """Run a training step of a cell.
 
@@ -40,6 +46,7 @@ def run_training(
         cell: the cell.
         request: the step and everything that determines its content.
         out_dir: where the artefact is published.
+        trains: False for a step that only writes rubrics; one process does that.
         **arguments: the step function's arguments beside those that both trainings take.
     """
     return study.run_gpu_step(
@@ -53,8 +60,10 @@ def run_training(
             "checkpoint_every_steps": study.config.runtime.checkpoint_every_steps,
             "rows_per_pass": study.config.runtime.rows_per_pass,
             "recompute_activations": study.config.runtime.recompute_activations,
+            "engines": study.engine_places(cell.key),
             **arguments,
         },
         group=cell.key,
         on_line=log_line(),
+        processes=study.config.runtime.processes if trains else 1,
     )

@@ -10,6 +10,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
 from dynamicrubric.errors import UserError
+from dynamicrubric.hub.client import check_endpoint, token
 
 NECTAR: Final = "berkeley-nest/Nectar"
 LICENSES: Final[Mapping[str, str]] = {
@@ -32,8 +33,10 @@ def stream_rows(repository: str, revision: str | None) -> Iterator[dict[str, Any
     from datasets.exceptions import DatasetsError
     from huggingface_hub.errors import HfHubHTTPError
 
+    check_endpoint()
+    own = token() or False  # False: no other token that is stored on this machine
     try:
-        rows = load_dataset(repository, split="train", streaming=True, revision=revision)
+        rows = load_dataset(repository, split="train", streaming=True, revision=revision, token=own)
         yield from rows
     except (DatasetsError, OSError, ValueError, HfHubHTTPError) as error:
         raise UserError(

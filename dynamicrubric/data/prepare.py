@@ -29,15 +29,17 @@ from dynamicrubric.data.contamination import Benchmarks, Overlap
 from dynamicrubric.data.filters import filter_of
 from dynamicrubric.data.formats import TextRow
 from dynamicrubric.data.overlaps import OverlapTable, overlap_writer
-from dynamicrubric.data.publish import hash_of, publish, sha256_of, staged_folder
+from dynamicrubric.data.publish import publish, staged_folder
 from dynamicrubric.data.rows import AnchorRow
 from dynamicrubric.data.settings import DataSettings
-from dynamicrubric.data.sources import HUB, Reading, Source, open_sources
+from dynamicrubric.data.sources import Reading, Source, open_sources
 from dynamicrubric.data.splits import Split, split_of
 from dynamicrubric.data.store import RowStore
 from dynamicrubric.data.tally import Tally
 from dynamicrubric.durable import naming
 from dynamicrubric.errors import UserError
+from dynamicrubric.hashing import hash_of, sha256_of
+from dynamicrubric.hub.names import HUB
 
 ANCHOR_FILES: Mapping[Split, str] = {
     "train": "anchors.jsonl",

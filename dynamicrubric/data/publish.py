@@ -1,13 +1,12 @@
 """Puts a prepared folder in place in one rename, with a `record.json` written last.
 
-The record has the form that every artefact of this project has (`tasks.artefact` reads and checks
-it), so that a prepared set can be the input of a step. Until it is whole there is nothing at the
-folder's name.
+The record has the form that every artefact of this project has (`dynamicrubric.artefact` reads and
+checks it), so that a prepared set can be the input of a step. Until it is whole there is nothing at
+the folder's name.
 """
 
 from __future__ import annotations
 
-import hashlib
 import json
 import os
 import platform
@@ -22,6 +21,7 @@ from dynamicrubric import __version__
 from dynamicrubric.commit import git_commit
 from dynamicrubric.durable import naming, sync
 from dynamicrubric.errors import UserError
+from dynamicrubric.hashing import hash_of, sha256_of
 
 STEP: Final = "prepare_data"
 STEP_VERSION: Final = 1
@@ -85,24 +85,15 @@ def publish(staged: Path, out: Path, identity: Mapping[str, Any], seconds: float
     return record
 
 
-def sha256_of(path: Path) -> str:
-    """Return the hex SHA-256 of a file's bytes."""
-    with path.open("rb") as stream:
-        return hashlib.file_digest(stream, "sha256").hexdigest()
-
-
-def hash_of(value: object) -> str:
-    """Return the hex SHA-256 of a value's one JSON text: sorted keys, no spaces."""
-    text = json.dumps(
-        value, sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False
-    )
-    return hashlib.sha256(text.encode("utf-8")).hexdigest()
-
-
 def _record(
     identity: Mapping[str, Any], files: Mapping[str, Mapping[str, str | int]], seconds: float
 ) -> dict[str, Any]:
-    fields = {"step": STEP, "step_version": STEP_VERSION, "identity": identity, "inputs": {}}
+    fields: dict[str, Any] = {
+        "step": STEP,
+        "step_version": STEP_VERSION,
+        "identity": identity,
+        "inputs": {},
+    }
     return {
         **fields,
         "identity_hash": hash_of(fields),

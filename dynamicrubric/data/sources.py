@@ -18,8 +18,8 @@ from typing import Any, Final, TypeVar
 from dynamicrubric.data.formats import Format, Origin, TextRow, format_of, parse_row, parse_texts
 from dynamicrubric.data.rows import AnchorRow, RowFault
 from dynamicrubric.errors import UserError
+from dynamicrubric.hub.names import HUB, parse_hub_name
 
-HUB: Final = "hub:"
 SUFFIXES: Final = (".jsonl", ".parquet")
 _EARLY: Final = 1000
 """Rows after which a source that is mostly unreadable is given up, not read to its end."""
@@ -260,10 +260,11 @@ def _table_rows(path: Path) -> Iterator[tuple[str, object]]:
 def _hub_source(name: str, license_name: str) -> Source:
     from dynamicrubric.data.hub import LICENSES, stream_rows
 
-    repository, _, revision = name.removeprefix(HUB).partition("@")
+    found = parse_hub_name(name)
+    repository = found.repository
 
     def rows() -> Iterator[tuple[str, object]]:
-        for number, row in enumerate(stream_rows(repository, revision or None), start=1):
+        for number, row in enumerate(stream_rows(repository, found.revision), start=1):
             yield f"row {number}", row
 
     return Source(name, Origin(repository, LICENSES.get(repository, license_name)), rows)

@@ -5,14 +5,16 @@ The key comes from an environment variable alone and is in no message. Plain htt
 
 from __future__ import annotations
 
+import importlib.util
 import ipaddress
 import os
+import re
 import time
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Annotated
 from urllib.parse import urlsplit
 
-from pydantic import Field
+from pydantic import AfterValidator, Field
 
 from dynamicrubric.errors import UserError
 from dynamicrubric.settings import Section
@@ -22,14 +24,25 @@ if TYPE_CHECKING:
     import openai
 
 
-class EndpointConfig(Section):
-    """An OpenAI-compatible endpoint and how it is called."""
+def _name_of_variable(name: str) -> str:
+    """Refuse what is no name, and perhaps the key itself: so it is not repeated."""
+    if not re.fullmatch(r"[A-Za-z_]\w{0,63}", name):
+        raise ValueError(
+            "what stands there is not shown; expected the name of an environment variable, such as "
+            "OPENAI_API_KEY, and never a key"
+        )
+    return name
+
+
+Price = Annotated[float, Field(ge=0.0)] | None
+
+
+class EndpointPlace(Section):
+    """Where an OpenAI-compatible endpoint is, how it is called and what it costs."""
 
     base_url: str
     """Address up to and with the version, such as http://127.0.0.1:8000/v1."""
-    model: str
-    """Name that the endpoint knows the model by."""
-    key_variable: str = "OPENAI_API_KEY"
+    key_variable: Annotated[str, AfterValidator(_name_of_variable)] = "OPENAI_API_KEY"
     """Environment variable with the key. On loopback it may be unset."""
     allow_plain_http: bool = False
     """Let prompts and the key travel unencrypted to another machine."""
@@ -45,6 +58,17 @@ class EndpointConfig(Section):
     """Most calls at a time."""
     token_limit_field: str = "max_tokens"
     """What the endpoint calls the limit: newer OpenAI models want `max_completion_tokens`."""
+    price_per_million_prompt_tokens: Price = None
+    """In whatever currency all prices of the study are in; None: unknown."""
+    price_per_million_completion_tokens: Price = None
+    """Likewise; an endpoint counts thinking as completion."""
+
+
+class EndpointConfig(EndpointPlace):
+    """An OpenAI-compatible endpoint and one of its models."""
+
+    model: str
+    """Name that the endpoint knows the model by."""
 
 
 def client_of(config: EndpointConfig) -> openai.OpenAI:
@@ -53,24 +77,9 @@ def client_of(config: EndpointConfig) -> openai.OpenAI:
     Raises:
         UserError: the package `openai` is missing, or address or key will not do.
     """
-    local = _check_address(config)
-    key = os.environ.get(config.key_variable, "").strip()
-    if not key and not local:
-        raise UserError(
-            doing=f"calling the model {config.model!r} at {config.base_url}",
-            got=f"no environment variable {config.key_variable}",
-            expected="the endpoint's key in it",
-            remedy=f"export {config.key_variable}, or name another variable in key_variable",
-        )
-    try:
-        import openai
-    except ImportError:
-        raise UserError(
-            doing="calling an OpenAI-compatible endpoint",
-            got="no package `openai`",
-            expected="the optional extra `openai`",
-            remedy="run: python -m pip install -e '.[openai]'",
-        ) from None
+    key = check_access(config)
+    import openai
+
     return openai.OpenAI(
         api_key=key or "none",
         base_url=config.base_url,
@@ -109,10 +118,46 @@ def _transport(config: EndpointConfig) -> httpx2.HTTPTransport:
     return Transport(limits=httpx2.Limits(max_connections=config.max_concurrency))
 
 
-def _check_address(config: EndpointConfig) -> bool:
-    """Return whether the endpoint is on this machine; refuse addresses that leak."""
+def check_access(config: EndpointConfig) -> str:
+    """Return the endpoint's key, empty where none is needed.
+
+    Raises:
+        UserError: the package `openai` is missing, or address or key will not do.
+    """
+    local = check_address(config)
+    key = os.environ.get(config.key_variable, "").strip()
+    if not key and not local:
+        raise UserError(
+            doing=f"calling the model {config.model!r} at {config.base_url}",
+            got=f"no environment variable {config.key_variable}",
+            expected="the endpoint's key in it",
+            remedy=f"export {config.key_variable}, or name another variable in key_variable",
+        )
+    if not _has_package():
+        raise UserError(
+            doing="calling an OpenAI-compatible endpoint",
+            got="no package `openai`",
+            expected="the optional extra `openai`",
+            remedy="run: python -m pip install -e '.[openai]'",
+        )
+    return key
+
+
+def _has_package() -> bool:
+    try:
+        return importlib.util.find_spec("openai") is not None
+    except ValueError:  # somebody has put a stand-in without a spec among the modules
+        return False
+
+
+def check_address(config: EndpointPlace) -> bool:
+    """Return whether the endpoint is on this machine; refuse addresses that leak.
+
+    Raises:
+        UserError: plain http to another machine, or a name or key in the address.
+    """
     parts = urlsplit(config.base_url)
-    local = _is_loopback(parts.hostname or "")
+    local = is_loopback(parts.hostname or "")
     fits = parts.scheme == "https" or (
         parts.scheme == "http" and (local or config.allow_plain_http)
     )
@@ -126,7 +171,8 @@ def _check_address(config: EndpointConfig) -> bool:
     return local
 
 
-def _is_loopback(host: str) -> bool:
+def is_loopback(host: str) -> bool:
+    """Say whether a host is this machine."""
     if host == "localhost":
         return True
     try:

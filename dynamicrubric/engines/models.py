@@ -15,10 +15,9 @@ from typing import TYPE_CHECKING, Any, Final, cast
 
 import torch
 from peft import LoraConfig, PeftModel, get_peft_model
-from transformers import PreTrainedModel, PreTrainedTokenizerFast
+from transformers import PreTrainedModel
 
 from dynamicrubric.engines.base import PromptTokenizer
-from dynamicrubric.engines.chat import load_tokenizer as load_fast
 from dynamicrubric.engines.tokenizer import load_tokenizer
 from dynamicrubric.engines.transformers import TransformersEngine, load_model
 from dynamicrubric.errors import UserError
@@ -52,6 +51,11 @@ class Models:
     files: BaseModelFiles | None = None
     _base: PreTrainedModel | None = field(default=None, repr=False)
 
+    @classmethod
+    def over(cls, base: PreTrainedModel, files: BaseModelFiles) -> Models:
+        """Return models over a frozen base in memory; of its folder, config and tokenizer count."""
+        return cls(files, base)
+
     def base(self) -> PreTrainedModel:
         """Return the frozen base, loaded once.
 
@@ -64,6 +68,20 @@ class Models:
             self._base = model.requires_grad_(False)
         return self._base
 
+    @property
+    def base_folder(self) -> Path:
+        """Folder of the base.
+
+        Raises:
+            UserError: there is none.
+        """
+        return self._files().folder
+
+    @property
+    def dtype(self) -> str:
+        """Number format of the base in memory."""
+        return self._files().dtype
+
     def _files(self) -> BaseModelFiles:
         if self.files is None:
             raise UserError(
@@ -73,14 +91,6 @@ class Models:
                 remedy="make the prepared data anew",
             )
         return self.files
-
-    def base_tokenizer(self) -> PreTrainedTokenizerFast:
-        """Return the base's own tokenizer.
-
-        Raises:
-            UserError: there is no base.
-        """
-        return load_fast(str(self._files().folder))
 
     def load(self, directory: Path, *, trainable: bool = False) -> PreTrainedModel:
         """Load a checkpoint: a whole model, or the base with an adapter, which passes for one.
@@ -146,6 +156,8 @@ def save_checkpoint(model: Any, tokenizer: PromptTokenizer, out_dir: Path) -> No
         )
         (out_dir / "README.md").unlink(missing_ok=True)  # PEFT's, about nothing
         _settle(out_dir / ADAPTER_CONFIG)
+        ends = {"eos_token_id": sorted(tokenizer.end_ids)}  # which a whole model's folder has
+        (out_dir / "generation_config.json").write_text(json.dumps(ends) + "\n", encoding="utf-8")
     else:
         model.save_pretrained(str(out_dir))
     tokenizer.hf.save_pretrained(str(out_dir))

@@ -7,6 +7,7 @@ two passes share. Here a block's attention has three parts: causal attention ove
 (`scaled_dot_product_attention`), all its questions' tokens over the prefix (one matrix product for
 each key head, nothing masked), and each question over itself (a small batch). The last two are
 halves of one softmax and are merged by their maxima and sums, as flash attention merges its tiles.
+A beginning that questions share is computed in the rows of all of them and kept of the first.
 Matrix products are fast on CPU and GPU alike, and all else (projections, MLP) runs over the row as
 a whole. One layer of SmolLM2 over a response of 290 tokens with 32 questions, on one CPU core:
 23 ms; with one dense mask 42 ms; with questions as rows of a second call of
@@ -43,7 +44,7 @@ class WindowMasks(NamedTuple):
     Attributes:
         prefix: within the prefix, shape (prefix, prefix).
         shared: from each question token to the prefix, shape (question tokens, prefix).
-        own: within each question, shape (n, longest, longest).
+        own: along each question, shape (n, longest, longest).
     """
 
     prefix: torch.Tensor | None
@@ -61,19 +62,25 @@ class BlockIndex:
         gather: place of each question's tokens among them, shape (n, longest); padding repeats the
             first.
         real: which of those are no padding, shape (n, longest).
+        new: which of those no earlier question has, shape (n, longest); in order they are the
+            slice of all questions.
     """
 
     def __init__(self, block: Block, device: torch.device) -> None:
         """Make the tensors of a block."""
         end = block.start + block.prefix
         self.prefix = slice(block.start, end)
-        self.questions = slice(end, block.starts[-1] + block.lengths[-1])
-        self.everything = slice(block.start, self.questions.stop)
-        starts = torch.tensor(block.starts, device=device)[:, None] - end
-        lengths = torch.tensor(block.lengths, device=device)[:, None]
-        self._steps = torch.arange(max(block.lengths), device=device)
+        self.questions = slice(end, block.end)
+        self.everything = slice(block.start, block.end)
+        longest = max(map(len, block.paths))
+        rows = [[*path, *path[:1] * (longest - len(path))] for path in block.paths]
+        lengths = torch.tensor([len(path) for path in block.paths], device=device)[:, None]
+        self._steps = torch.arange(longest, device=device)
         self.real = self._steps < lengths
-        self.gather = starts + self._steps * self.real
+        self.gather = torch.tensor(rows, device=device) - end
+        last = self.gather.amax(dim=1).cummax(dim=0).values
+        before = torch.cat([torch.full_like(last[:1], -1), last[:-1]])
+        self.new = self.real & (self.gather > before[:, None])
         self._masks: dict[int | None, WindowMasks] = {}
 
     def masks(self, window: int | None) -> WindowMasks:
@@ -91,7 +98,7 @@ class BlockIndex:
             return WindowMasks(None, None, own)
         places = torch.arange(length, device=own.device)
         apart = places[:, None] - places
-        reader = (length + steps).expand_as(self.real)[self.real]
+        reader = (length + steps).expand_as(self.real)[self.new]
         return WindowMasks(
             (apart >= 0) & (apart < window),
             reader[:, None] - places < window,
@@ -201,7 +208,7 @@ def _attend_questions(
     own = _half(scores, own_value)
 
     shared = _Half(*(tensor.view(heads, num_tokens, -1) for tensor in shared))
-    own = _Half(*(tensor.flatten(0, 1)[:, block.real] for tensor in own))
+    own = _Half(*(tensor.flatten(0, 1)[:, block.new] for tensor in own))
     top = torch.maximum(shared.top, own.top)
     weights = [(half.top - top).exp_() for half in (shared, own)]
     total = shared.total * weights[0] + own.total * weights[1]

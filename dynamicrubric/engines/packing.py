@@ -5,9 +5,10 @@ which this prefix stands once, with the questions behind it:
 
     prefix of A | question A1 | question A2 | prefix of B | question B1 | ...
 
-A token may look at the prefix of its own response and at its own question, each up to itself
-(`Layout.allows`), and every question's positions go on from the end of its prefix. So each
-question reads what it would read alone, and a verdict is read at its last token.
+Questions that begin alike ("The response ...") share their beginning in turn: it stands once, where
+the first of them has it. So the tokens behind a prefix are a tree, and a token may look at what
+leads to it, its own prompt up to itself (`Layout.allows`), and has the position that it has there.
+Each question reads what it would read alone, and a verdict is read at its last token.
 """
 
 from __future__ import annotations
@@ -40,15 +41,16 @@ class Block:
     Attributes:
         start: place of the prefix's first token in the row.
         prefix: its length.
-        starts: place of each question's first token.
-        lengths: length of each question.
+        end: place behind the block's last token.
+        paths: places of each question's tokens. Its new ones stand behind all that earlier
+            questions have, in order.
         keys: which question each is.
     """
 
     start: int
     prefix: int
-    starts: tuple[int, ...]
-    lengths: tuple[int, ...]
+    end: int
+    paths: tuple[tuple[int, ...], ...]
     keys: tuple[Key, ...]
 
 
@@ -59,22 +61,22 @@ class Layout:
     Attributes:
         ids: token ids, shape (L,).
         positions: position of each token in its own prompt, shape (L,).
-        segments: for each token its block and its question in it, -1 for the prefix.
+        parents: for each token the place of the one before it in its own prompt, -1 for the first.
         blocks: what stands where.
     """
 
     ids: tuple[int, ...]
     positions: tuple[int, ...]
-    segments: tuple[tuple[int, int], ...]
+    parents: tuple[int, ...]
     blocks: tuple[Block, ...]
 
     @cached_property
     def reads(self) -> tuple[tuple[Key, int], ...]:
         """Each question with the place at which its verdict is read."""
         return tuple(
-            (key, start + length - 1)
+            (key, path[-1])
             for block in self.blocks
-            for key, start, length in zip(block.keys, block.starts, block.lengths, strict=True)
+            for key, path in zip(block.keys, block.paths, strict=True)
         )
 
     def allows(self, reader: int, read: int, window: int | None = None) -> bool:
@@ -85,16 +87,12 @@ class Layout:
             read: place of the token that is looked at.
             window: how many positions back a layer with sliding attention sees, itself counted.
         """
-        (block, question), (other_block, other_question) = (
-            self.segments[reader],
-            self.segments[read],
-        )
-        distance = self.positions[reader] - self.positions[read]
-        return (
-            block == other_block
-            and other_question in (-1, question)
-            and 0 <= distance < (window or distance + 1)
-        )
+        if window is not None and self.positions[reader] - self.positions[read] >= window:
+            return False
+        place = reader
+        while place > read:
+            place = self.parents[place]
+        return place == read
 
 
 @dataclass(frozen=True)
@@ -116,7 +114,7 @@ class Batch:
 
 
 def token_bound(groups: Sequence[Group]) -> int:
-    """Least tokens that answer all questions: every prefix once and every question once."""
+    """Tokens of each prefix once and each question once; fewer run where questions begin alike."""
     return sum(len(group.prefix) + sum(map(len, group.questions)) for group in groups)
 
 
@@ -130,6 +128,8 @@ def plan_layouts(groups: Sequence[Group], *, budget: int, fill: int) -> list[Lay
         budget: most tokens of one pass. A group beyond it is spread evenly over several, with its
             prefix in each; a single question beyond it is a pass of its own.
         fill: a pass that has this many tokens takes no further group.
+
+    For both, questions count as if no two began alike.
     """
     parts = [part for place, group in enumerate(groups) for part in _parts(place, group, budget)]
     parts.sort(key=lambda part: _size(groups, part), reverse=True)
@@ -192,21 +192,28 @@ def _size(groups: Sequence[Group], part: Sequence[Key]) -> int:
 def _layout(groups: Sequence[Group], parts: Sequence[Sequence[Key]]) -> Layout:
     ids: list[int] = []
     positions: list[int] = []
-    segments: list[tuple[int, int]] = []
+    parents: list[int] = []
+
+    def add(token: int, position: int, parent: int) -> int:
+        ids.append(token)
+        positions.append(position)
+        parents.append(parent)
+        return len(ids) - 1
+
     blocks: list[Block] = []
-    for number, keys in enumerate(parts):
+    for keys in parts:
         group = groups[keys[0][0]]
-        length = len(group.prefix)
-        questions = [group.questions[question] for _, question in keys]
-        start, starts = len(ids), []
-        ids += group.prefix
-        positions += range(length)
-        segments += [(number, -1)] * length
-        for place, question in enumerate(questions):
-            starts.append(len(ids))
-            ids += question
-            positions += range(length, length + len(question))
-            segments += [(number, place)] * len(question)
-        lengths = tuple(map(len, questions))
-        blocks.append(Block(start, length, tuple(starts), lengths, tuple(keys)))
-    return Layout(tuple(ids), tuple(positions), tuple(segments), tuple(blocks))
+        start, place = len(ids), -1
+        for position, token in enumerate(group.prefix):
+            place = add(token, position, place)
+        known: dict[tuple[int, int], int] = {}
+        paths = [[place] for _ in keys]
+        for path, (_, question) in zip(paths, keys, strict=True):
+            for token in group.questions[question]:
+                step = (path[-1], token)
+                if step not in known:
+                    known[step] = add(token, positions[path[-1]] + 1, path[-1])
+                path.append(known[step])
+        tails = tuple(tuple(path[1:]) for path in paths)
+        blocks.append(Block(start, len(group.prefix), len(ids), tails, tuple(keys)))
+    return Layout(tuple(ids), tuple(positions), tuple(parents), tuple(blocks))

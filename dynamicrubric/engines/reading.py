@@ -6,10 +6,16 @@ import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from dynamicrubric.engines.base import FinishReason
+from dynamicrubric.engines.base import FinishReason, PromptTokenizer
 from dynamicrubric.engines.thinking import answer_of, answer_slot
 from dynamicrubric.types import Verdict
-from dynamicrubric.verdicts import UnscoredReason, read_verdict_text, verdict_from_logprobs
+from dynamicrubric.verdicts import (
+    LabelIds,
+    UnscoredReason,
+    label_ids,
+    read_verdict_text,
+    verdict_from_logprobs,
+)
 
 
 @dataclass(frozen=True)
@@ -64,6 +70,16 @@ class VerdictReading:
             finish_reason="length" if answer is None else finish_reason,
             languages=self.languages,
         )
+
+
+def labels_of(tokenizer: PromptTokenizer, languages: Sequence[str]) -> LabelIds:
+    """Return the ids of a vocabulary that say yes and those that say no.
+
+    Raises:
+        UserError: an unknown language, or a vocabulary without one of the two.
+    """
+    texts = {i: tokenizer.text_of(i) for i in tokenizer.content_ids}
+    return label_ids(texts, languages=languages)
 
 
 def add_up(pairs: Iterable[tuple[str, float]]) -> dict[str, float]:

@@ -6,7 +6,7 @@ the answer's own text. A block that never closes means that the tokens ran out: 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from itertools import accumulate
 from typing import Final
@@ -14,6 +14,14 @@ from typing import Final
 from dynamicrubric.engines.base import Generation
 
 BLOCKS: Final = (("<think>", "</think>"), ("<thinking>", "</thinking>"), ("[THINK]", "[/THINK]"))
+MARKS: Final = frozenset(mark for block in BLOCKS for mark in block)
+_TAIL_TOKENS: Final = 8
+
+
+def opens_thinking(prompt_ids: Sequence[int], text_of: Callable[[int], str]) -> bool:
+    """Say whether a prompt ends inside a block, as some chat templates have it."""
+    tail = "".join(map(text_of, prompt_ids[-_TAIL_TOKENS:])).rstrip()
+    return tail.endswith(tuple(opening for opening, _ in BLOCKS))
 
 
 def answer_of(text: str, *, opened: bool = False) -> str | None:

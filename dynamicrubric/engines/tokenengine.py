@@ -14,22 +14,27 @@ from itertools import chain
 from typing import Final
 
 from dynamicrubric.config import Sampling
-from dynamicrubric.engines.base import FinishReason, GenerateRequest, Generation, JudgeRequest
-from dynamicrubric.engines.codec import Codec
+from dynamicrubric.engines.base import (
+    FinishReason,
+    GenerateRequest,
+    Generation,
+    JsonSchema,
+    JudgeRequest,
+    PromptTokenizer,
+)
 from dynamicrubric.engines.endpoint import BadReply
 from dynamicrubric.engines.identity import EngineIdentity, Probe, verify_probe
-from dynamicrubric.engines.reading import VerdictReading, sampled_tokens
-from dynamicrubric.engines.thinking import BLOCKS, without_thinking
+from dynamicrubric.engines.reading import VerdictReading, labels_of, sampled_tokens
+from dynamicrubric.engines.thinking import opens_thinking, without_thinking
 from dynamicrubric.errors import UserError
 from dynamicrubric.prompts.chat import ChatFrame
 from dynamicrubric.prompts.verifier import context_ids, question_ids
 from dynamicrubric.types import Verdict
-from dynamicrubric.verdicts import UnscoredReason, label_ids
+from dynamicrubric.verdicts import UnscoredReason
 
 MAX_LABELS: Final = 128
 """Most token ids whose log-probabilities vLLM returns by name."""
 _TOP: Final = 20
-_TAIL_TOKENS: Final = 8
 
 
 @dataclass(frozen=True)
@@ -43,6 +48,7 @@ class TokenSampling:
         logprobs: so many of the likeliest tokens are told in each place; at 1 a backend may tell
             the sampled token's alone.
         label_ids: instead of the likeliest, these tokens.
+        schema: what completions are kept to.
     """
 
     temperature: float
@@ -50,6 +56,7 @@ class TokenSampling:
     max_tokens: int
     logprobs: int = 1
     label_ids: tuple[int, ...] = ()
+    schema: JsonSchema | None = None
 
 
 @dataclass(frozen=True)
@@ -74,9 +81,8 @@ class TokenEngine(ABC):
 
     def __init__(
         self,
-        codec: Codec,
+        tokenizer: PromptTokenizer,
         *,
-        frame: ChatFrame | None = None,
         reading: VerdictReading | None = None,
         max_verdict_tokens: int = 1,
         on_progress: Callable[[str], None] | None = None,
@@ -84,21 +90,20 @@ class TokenEngine(ABC):
         """Prepare an engine.
 
         Args:
-            codec: of the checkpoint's tokenizer.
-            frame: its chat frame; needed to judge.
+            tokenizer: the checkpoint's; one with a chat frame to judge.
             reading: languages and limits of verdicts.
             max_verdict_tokens: limit of a verdict's reply: 1 looks at the first token's
                 probabilities; thousands for a model that thinks first.
             on_progress: told what the engine is at, now and then.
 
         Raises:
-            UserError: the frame opens a thinking block that one token cannot close.
+            UserError: the chat frame opens a thinking block that one token cannot close.
         """
-        self.codec = codec
-        self.frame = frame
+        self.tokenizer = tokenizer
         self.reading = reading or VerdictReading()
         self._max_verdict_tokens = max_verdict_tokens
         self._on_progress = on_progress
+        frame = tokenizer.frame
         thinks = frame is not None and self._opens_thinking(frame.render([("user", "")]))
         if thinks and max_verdict_tokens == 1:
             raise UserError(
@@ -124,15 +129,38 @@ class TokenEngine(ABC):
     ) -> list[Completion | BadReply]:
         """Return a completion for each request, in order; each prompt leaves room for a token."""
 
-    def generate(self, requests: Sequence[GenerateRequest], sampling: Sampling) -> list[Generation]:
+    def generate(
+        self,
+        requests: Sequence[GenerateRequest],
+        sampling: Sampling,
+        schema: JsonSchema | None = None,
+    ) -> list[Generation]:
         """Return one generation for each request, in order.
 
         A prompt that leaves no room for a token fails as "too_long" and takes no other with it.
+
+        Args:
+            requests: what to complete.
+            sampling: how.
+            schema: what completions are kept to from their first token: no model thinks then. They
+                come without log-probabilities: vLLM's "raw" ones are of what the grammar leaves.
+
+        Raises:
+            UserError: the engine, or a prompt that lets the model think, does not go with a schema.
         """
-        asked = TokenSampling(sampling.temperature, sampling.min_p, sampling.max_tokens)
+        if schema is not None and any(self._opens_thinking(r.prompt_ids) for r in requests):
+            raise UserError(
+                doing="keeping completions to a schema",
+                got="a prompt that opens a thinking block",
+                expected="a chat frame without thinking",
+                remedy="derive the frame with enable_thinking false, or sample without a schema",
+            )
+        asked = TokenSampling(
+            sampling.temperature, sampling.min_p, sampling.max_tokens, schema=schema
+        )
         answers = self._complete_fitting(requests, asked)
         return [
-            self._generation(request, answer)
+            self._generation(request, answer, tells_logprobs=schema is None)
             for request, answer in zip(requests, answers, strict=True)
         ]
 
@@ -146,14 +174,15 @@ class TokenEngine(ABC):
         Raises:
             UserError: the engine has no chat frame.
         """
-        if self.frame is None:
+        frame = self.tokenizer.frame
+        if frame is None:
             raise UserError(
                 doing="judging",
                 got="an engine without a chat frame",
                 expected="the chat frame of an instruction-tuned model",
                 remedy="use a verifier checkpoint that has a chat template",
             )
-        prompts = list(chain.from_iterable(self._questions(self.frame, r) for r in requests))
+        prompts = list(chain.from_iterable(self._questions(frame, r) for r in requests))
         asked = TokenSampling(0.0, 0.0, self._max_verdict_tokens, _TOP, self._label_ids)
         answers = self._complete_fitting(prompts, asked)
         verdicts = map(self._verdict, prompts, answers)
@@ -199,27 +228,28 @@ class TokenEngine(ABC):
             for r in requests
         ]
 
-    def _generation(self, request: GenerateRequest, answer: Completion | BadReply) -> Generation:
+    def _generation(
+        self, request: GenerateRequest, answer: Completion | BadReply, *, tells_logprobs: bool
+    ) -> Generation:
         if isinstance(answer, BadReply):
             return Generation.failed(answer.reason)
-        text = self.codec.decode(answer.token_ids)
-        found = Generation(answer.token_ids, text, answer.finish_reason, answer.logprobs)
+        text = self.tokenizer.decode(answer.token_ids)
+        logprobs = answer.logprobs if tells_logprobs else None
+        found = Generation(answer.token_ids, text, answer.finish_reason, logprobs)
         return without_thinking(found, opened=self._opens_thinking(request.prompt_ids))
 
     def _verdict(self, request: GenerateRequest, answer: Completion | BadReply) -> Verdict:
         if isinstance(answer, BadReply):
             return Verdict.unscored(answer.reason)
-        tokens = sampled_tokens(answer.token_ids, answer.top, self.codec.text_of)
+        tokens = sampled_tokens(answer.token_ids, answer.top, self.tokenizer.text_of)
         opened = self._opens_thinking(request.prompt_ids)
         return self.reading.of_tokens(tokens, opened=opened)
 
     def _opens_thinking(self, prompt_ids: Sequence[int]) -> bool:
-        tail = "".join(map(self.codec.text_of, prompt_ids[-_TAIL_TOKENS:])).rstrip()
-        return tail.endswith(tuple(opening for opening, _ in BLOCKS))
+        return opens_thinking(prompt_ids, self.tokenizer.text_of)
 
     @cached_property
     def _label_ids(self) -> tuple[int, ...]:
         """Ids of all tokens that say yes or no; none if they are more than can be asked for."""
-        texts = {i: self.codec.text_of(i) for i in self.codec.content_ids}
-        ids = tuple(chain(*label_ids(texts, languages=self.reading.languages)))
+        ids = tuple(chain(*labels_of(self.tokenizer, self.reading.languages)))
         return ids if len(ids) <= MAX_LABELS else ()

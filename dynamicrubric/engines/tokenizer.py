@@ -12,6 +12,7 @@ from tokenizers import Regex, Tokenizer, decoders, models, pre_tokenizers, train
 from transformers import PreTrainedTokenizerFast
 
 from dynamicrubric.engines.base import PromptTokenizer
+from dynamicrubric.errors import UserError
 from dynamicrubric.prompts.frames import (
     BOS,
     CONTROL_TOKENS,
@@ -25,13 +26,29 @@ from dynamicrubric.prompts.frames import (
 class FrameTokenizer:
     """A tokenizer whose content encoding never yields a control token."""
 
+    frame: None = None
+    """It has no chats, so nothing can be asked yes or no."""
+
     def __init__(self, tokenizer: PreTrainedTokenizerFast) -> None:
-        """Wrap a fast tokenizer that has every control token of the frames."""
+        """Wrap a fast tokenizer that has every control token of the frames.
+
+        Raises:
+            UserError: it has not: it is neither of the embedded world nor of a chat model.
+        """
         self.hf = tokenizer
-        ids = tokenizer.convert_tokens_to_ids(list(CONTROL_TOKENS))
-        assert isinstance(ids, list)
-        self._control: dict[str, int] = dict(zip(CONTROL_TOKENS, ids, strict=True))
+        known = tokenizer.get_vocab()
+        missing = [token for token in CONTROL_TOKENS if token not in known]
+        if missing:
+            raise UserError(
+                doing=f"reading the tokenizer {tokenizer.name_or_path}",
+                got=f"no chat template, and no token {missing[0]}",
+                expected="an instruction-tuned model's tokenizer, or the embedded world's",
+                remedy="use the model's Instruct version",
+            )
+        self._control: dict[str, int] = {token: known[token] for token in CONTROL_TOKENS}
         self.control_ids = frozenset(self._control.values())
+        self.end_ids = frozenset({self.eos_id})
+        self.content_ids = frozenset(tokenizer.get_vocab().values()) - self.control_ids
         # A training renders the same prompts and response sets over and over.
         self._encode = lru_cache(maxsize=1 << 14)(self._encode_content)
 
@@ -66,6 +83,10 @@ class FrameTokenizer:
         """Decode a completion, control tokens left out."""
         return str(self.hf.decode([i for i in ids if i not in self.control_ids]))
 
+    def text_of(self, token_id: int) -> str:
+        """Return the text of one id, a control token's as well."""
+        return str(self.hf.decode([token_id]))
+
     def policy_prompt(self, prompt: str) -> list[int]:
         """Token ids that ask the policy for a response."""
         return policy_prompt(self, prompt)
@@ -75,13 +96,18 @@ class FrameTokenizer:
         return generator_prompt(self, prompt, responses)
 
 
-def load_tokenizer(directory: Path) -> PromptTokenizer:
-    """Load a checkpoint's tokenizer: a chat's if it has a chat template, else the frames' own."""
+def load_tokenizer(directory: Path, **template: object) -> PromptTokenizer:
+    """Load a checkpoint's tokenizer: a chat's if it has a chat template, else the frames' own.
+
+    Args:
+        directory: the checkpoint.
+        template: variables of the chat template, such as `enable_thinking`.
+    """
     if not _has_chat_template(directory):
         return FrameTokenizer.load(directory)
     from dynamicrubric.engines.chattokenizer import ChatTokenizer
 
-    return ChatTokenizer.load(directory)
+    return ChatTokenizer.load(directory, **template)
 
 
 def _has_chat_template(directory: Path) -> bool:

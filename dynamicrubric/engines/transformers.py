@@ -17,7 +17,10 @@ from transformers import (
 )
 
 from dynamicrubric.config import Sampling
-from dynamicrubric.engines.base import GenerateRequest, Generation, PromptTokenizer
+from dynamicrubric.engines.base import GenerateRequest, Generation, JsonSchema, PromptTokenizer
+from dynamicrubric.engines.grammar import Grammar
+from dynamicrubric.engines.identity import check_checkpoint
+from dynamicrubric.engines.thinking import opens_thinking, without_thinking
 from dynamicrubric.engines.tokenizer import load_tokenizer
 from dynamicrubric.seeds import uniforms
 
@@ -61,7 +64,13 @@ def load_model(name: Path | str, dtype: torch.dtype = torch.float32) -> PreTrain
     """Load a causal language model from a folder or hub id: safetensors only, no remote code.
 
     It is put where TRL puts a model that it trains: on the GPU of this process if there is one.
+
+    Raises:
+        UserError: the folder is not there, which would be looked for on the hub, or is no
+            checkpoint, or brings code.
     """
+    if isinstance(name, Path):
+        check_checkpoint(name)
     model: PreTrainedModel = AutoModelForCausalLM.from_pretrained(
         str(name), dtype=dtype, use_safetensors=True, trust_remote_code=False
     )
@@ -84,15 +93,27 @@ class TransformersEngine:
         return cls(load_model(directory), load_tokenizer(directory))
 
     @torch.no_grad()
-    def generate(self, requests: Sequence[GenerateRequest], sampling: Sampling) -> list[Generation]:
+    def generate(
+        self,
+        requests: Sequence[GenerateRequest],
+        sampling: Sampling,
+        schema: JsonSchema | None = None,
+    ) -> list[Generation]:
         """Return one generation for each request, in order.
 
         Requests are batched by prompt length under a token budget; results are joined by index.
+
+        Args:
+            requests: what to complete.
+            sampling: how.
+            schema: what completions are kept to; see `engines.grammar`.
         """
+        width = int(self.model.config.get_text_config().vocab_size)
+        grammar = None if schema is None else Grammar(self.tokenizer.hf, width, schema)
         order = sorted(range(len(requests)), key=lambda i: len(requests[i].prompt_ids))
         done: dict[int, Generation] = {}
         for batch in self._batches(order, requests, sampling.max_tokens):
-            generations = self._generate_batch([requests[i] for i in batch], sampling)
+            generations = self._generate_batch([requests[i] for i in batch], sampling, grammar)
             done.update(zip(batch, generations, strict=True))
         assert len(done) == len(requests), "a request got no generation"
         return [done[i] for i in range(len(requests))]
@@ -110,34 +131,44 @@ class TransformersEngine:
         return batches
 
     def _generate_batch(
-        self, requests: Sequence[GenerateRequest], sampling: Sampling
+        self, requests: Sequence[GenerateRequest], sampling: Sampling, grammar: Grammar | None
     ) -> list[Generation]:
         device = self.model.device
         ids, mask = pad_left([r.prompt_ids for r in requests], self.tokenizer.pad_id)
         draws = torch.from_numpy(
             np.stack([uniforms(r.seed, sampling.max_tokens) for r in requests])
         )
+        length = ids.shape[1]
+        processors = [] if grammar is None else [grammar.processor(len(requests), length)]
+        processors.append(SeededSampler(draws.to(device), sampling, length))
         config = GenerationConfig(
             do_sample=False,
             max_new_tokens=sampling.max_tokens,
-            eos_token_id=self.tokenizer.eos_id,
+            eos_token_id=sorted(self.tokenizer.end_ids),
             pad_token_id=self.tokenizer.pad_id,
+            # Where nothing is said, the checkpoint's own sampling defaults would hold.
+            num_beams=1,
+            repetition_penalty=1.0,
+            no_repeat_ngram_size=0,
+            min_new_tokens=0,
         )
         output = cast("Any", self.model).generate(
             input_ids=ids.to(device),
             attention_mask=mask.to(device),
             generation_config=config,
-            logits_processor=LogitsProcessorList(
-                [SeededSampler(draws.to(device), sampling, ids.shape[1])]
-            ),
+            logits_processor=LogitsProcessorList(processors),
         )
-        return [self._finish(row) for row in output[:, ids.shape[1] :].tolist()]
+        completions = output[:, length:].tolist()
+        return [self._finish(*pair) for pair in zip(requests, completions, strict=True)]
 
-    def _finish(self, ids: list[int]) -> Generation:
-        eos = self.tokenizer.eos_id
-        stopped = eos in ids
-        kept = ids[: ids.index(eos) + 1] if stopped else ids
-        return Generation(tuple(kept), self.tokenizer.decode(kept), "stop" if stopped else "length")
+    def _finish(self, request: GenerateRequest, ids: list[int]) -> Generation:
+        ends = self.tokenizer.end_ids
+        end = next((place for place, token in enumerate(ids) if token in ends), None)
+        kept = ids if end is None else ids[: end + 1]
+        text = self.tokenizer.decode(kept)
+        found = Generation(tuple(kept), text, "length" if end is None else "stop")
+        opened = opens_thinking(request.prompt_ids, self.tokenizer.text_of)
+        return without_thinking(found, opened=opened)
 
 
 def pad_left(rows: Sequence[Sequence[int]], pad_id: int) -> tuple[torch.Tensor, torch.Tensor]:

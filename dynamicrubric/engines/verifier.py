@@ -7,24 +7,25 @@ configured languages. Questions about one response run packed behind their share
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final, Literal, NamedTuple
 
 import torch
-from transformers import PreTrainedModel, PreTrainedTokenizerFast
+from transformers import PreTrainedModel
 
 from dynamicrubric.engines.base import JudgeRequest
-from dynamicrubric.engines.chat import chat_frame, load_tokenizer
+from dynamicrubric.engines.chattokenizer import ChatTokenizer
 from dynamicrubric.engines.packed import can_pack, run_packed
 from dynamicrubric.engines.packing import Group, Key, plan_batches, plan_layouts
 from dynamicrubric.engines.questions import Questions, render_questions
+from dynamicrubric.engines.reading import labels_of
 from dynamicrubric.engines.transformers import last_logits, load_model
 from dynamicrubric.errors import InstrumentError
 from dynamicrubric.prompts.chat import ChatFrame
 from dynamicrubric.types import Verdict
-from dynamicrubric.verdicts import LabelIds, label_ids, verdict_from_masses
+from dynamicrubric.verdicts import LabelIds, verdict_from_masses
 
 Way = Literal["packed", "batched", "single"]
 """Packed passes; a row a question in batches; or each question alone."""
@@ -54,13 +55,11 @@ class Reading:
         languages: in which it may answer, codes from `verdicts.LANGUAGES`.
         coverage_floor: least probability on yes and no together for a verdict.
         undecided_band: half-width of the band around P(yes) = 1/2; None: `noise_floor` measures it.
-        template: variables of the chat template, such as `enable_thinking`.
     """
 
     languages: tuple[str, ...] = ("en",)
     coverage_floor: float = 0.5
     undecided_band: float | None = None
-    template: Mapping[str, object] = field(default_factory=dict)
 
 
 READING: Final = Reading()
@@ -120,8 +119,8 @@ class LanguageModelVerifier:
         return int(self.model.config.get_text_config().max_position_embeddings)
 
     def accepts(self, criterion: str) -> bool:
-        """Return True: a language model can be asked anything."""
-        return True
+        """Return whether there is anything to read: a language model judges any sentence."""
+        return bool(criterion.strip())
 
     def judge(self, requests: Sequence[JudgeRequest]) -> list[list[Verdict]]:
         """Return verdicts of shape (requests, criteria of each).
@@ -179,12 +178,12 @@ def load_verifier(
         settings: how its answers are read.
     """
     return checked_verifier(
-        load_model(name, torch_dtype(dtype)), load_tokenizer(str(name)), settings
+        load_model(name, torch_dtype(dtype)), ChatTokenizer.load(name), settings
     )
 
 
 def checked_verifier(
-    model: PreTrainedModel, tokenizer: PreTrainedTokenizerFast, settings: Reading = READING
+    model: PreTrainedModel, tokenizer: ChatTokenizer, settings: Reading = READING
 ) -> LanguageModelVerifier:
     """Make a verifier of a loaded model that answers alike alone, batched and packed (case 16).
 
@@ -194,33 +193,27 @@ def checked_verifier(
         settings: how its answers are read.
 
     Raises:
-        UserError: no chat template that our frame reproduces, or no single tokens for yes and no.
+        UserError: no single tokens for yes and no.
         InstrumentError: the ways of asking disagree by more than rounding.
     """
     verifier = LanguageModelVerifier(
         model,
-        chat_frame(tokenizer, **settings.template),
-        label_ids(decoded_vocabulary(tokenizer), languages=settings.languages),
-        pad_id=tokenizer.pad_token_id or 0,
+        tokenizer.frame,
+        labels_of(tokenizer, settings.languages),
+        pad_id=tokenizer.pad_id,
         coverage_floor=settings.coverage_floor,
         budget=GPU_BUDGET if model.device.type == "cuda" else CPU_BUDGET,
     )
     floor = noise_floor(verifier, PROBES)
     if not floor.largest <= TOLERANCES[model.dtype]:  # NaN is no agreement
         raise InstrumentError(
-            f"{tokenizer.name_or_path} gives one question probabilities of yes that differ by "
+            f"{tokenizer.hf.name_or_path} gives one question probabilities of yes that differ by "
             f"{floor.largest:.2g} alone, in a batch and packed; {TOLERANCES[model.dtype]:g} may be "
             "rounding. Its attention is none that this engine can pack or pad: use another "
             "engine for it"
         )
     band = floor.band if settings.undecided_band is None else settings.undecided_band
     return replace(verifier, undecided_band=band)
-
-
-def decoded_vocabulary(tokenizer: PreTrainedTokenizerFast) -> dict[int, str]:
-    """Return each id with its text, control tokens left out."""
-    ids = [i for i in tokenizer.get_vocab().values() if i not in tokenizer.added_tokens_decoder]
-    return dict(zip(ids, tokenizer.batch_decode([[i] for i in ids]), strict=True))
 
 
 def torch_dtype(name: DtypeName) -> torch.dtype:
@@ -257,7 +250,9 @@ def noise_floor(verifier: LanguageModelVerifier, requests: Sequence[JudgeRequest
         requests: questions of the kind that it will be asked; more of them find more noise.
     """
     groups = verifier.questions(requests).groups
-    ways: list[Way] = ["single", "batched", *(["packed"] if can_pack(verifier.model) else [])]
+    ways: list[Way] = ["single", "batched"]
+    if can_pack(verifier.model):
+        ways.append("packed")
     asked = [verifier.masses(groups, way) for way in ways]
     odds = torch.tensor(
         [[masses.yes - masses.no for _, masses in sorted(one.items())] for one in asked],

@@ -7,13 +7,12 @@ here: see `vllm_process` for the child, `vllm_server` for a server that runs els
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Final, Self
 
-from dynamicrubric.engines.base import GenerateRequest
-from dynamicrubric.engines.chat import chat_frame, load_tokenizer
-from dynamicrubric.engines.codec import Codec, codec_of
+from dynamicrubric.engines.base import GenerateRequest, PromptTokenizer
 from dynamicrubric.engines.endpoint import BadReply
 from dynamicrubric.engines.identity import (
     EngineIdentity,
@@ -24,12 +23,29 @@ from dynamicrubric.engines.identity import (
 )
 from dynamicrubric.engines.reading import VerdictReading
 from dynamicrubric.engines.tokenengine import Completion, TokenEngine, TokenSampling
+from dynamicrubric.engines.tokenizer import load_tokenizer
 from dynamicrubric.engines.vllm_process import VllmChild, VllmConfig
-from dynamicrubric.errors import InstrumentError
-from dynamicrubric.prompts.chat import ChatFrame
+from dynamicrubric.errors import InstrumentError, UserError
 
 PROBE_TOLERANCE: Final = {"float32": 1e-3, "bfloat16": 0.25, "float16": 0.05}
 """Largest difference of a log-probability between two engines with the same weights, by dtype."""
+
+
+@dataclass(frozen=True)
+class Adapter:
+    """A PEFT adapter over an engine's checkpoint.
+
+    Attributes:
+        folder: its safetensors and config.
+        hash: of the folder, `identity.checkpoint_hash`.
+    """
+
+    folder: Path
+    hash: str
+
+    def as_message(self) -> dict[str, str]:
+        """Return it as the child is told."""
+        return {"folder": str(self.folder.absolute()), "hash": self.hash}
 
 
 class VllmEngine(TokenEngine):
@@ -40,10 +56,9 @@ class VllmEngine(TokenEngine):
         role: str,
         checkpoint: Path,
         config: VllmConfig,
-        codec: Codec,
+        tokenizer: PromptTokenizer,
         *,
         log_dir: Path,
-        frame: ChatFrame | None = None,
         reading: VerdictReading | None = None,
         max_verdict_tokens: int = 1,
         on_progress: Callable[[str], None] | None = None,
@@ -55,9 +70,8 @@ class VllmEngine(TokenEngine):
             role: policy, generator or verifier.
             checkpoint: folder with safetensors.
             config: interpreter, dtype, limits.
-            codec: of the checkpoint's tokenizer.
+            tokenizer: the checkpoint's; one with a chat frame to judge.
             log_dir: folder of the child's logs.
-            frame: chat frame; needed to judge.
             reading: languages and limits of verdicts.
             max_verdict_tokens: see `TokenEngine`.
             on_progress: told what the child is at, now and then.
@@ -68,8 +82,7 @@ class VllmEngine(TokenEngine):
             InstrumentError: the child ended or was not ready in time.
         """
         super().__init__(
-            codec,
-            frame=frame,
+            tokenizer,
             reading=reading,
             max_verdict_tokens=max_verdict_tokens,
             on_progress=on_progress,
@@ -91,7 +104,7 @@ class VllmEngine(TokenEngine):
         template: Mapping[str, object] | None = None,
         **options: Any,  # noqa: ANN401
     ) -> Self:
-        """Start an engine with the checkpoint's own tokenizer and, if it has one, chat frame.
+        """Start an engine with the checkpoint's own tokenizer.
 
         Args:
             role: policy, generator or verifier.
@@ -102,10 +115,8 @@ class VllmEngine(TokenEngine):
             options: what else the engine takes.
         """
         check_checkpoint(checkpoint)
-        tokenizer = load_tokenizer(str(checkpoint))
-        frame = chat_frame(tokenizer, **(template or {})) if tokenizer.chat_template else None
-        codec = codec_of(tokenizer, checkpoint)
-        return cls(role, checkpoint, config, codec, log_dir=log_dir, frame=frame, **options)
+        tokenizer = load_tokenizer(checkpoint, **(template or {}))
+        return cls(role, checkpoint, config, tokenizer, log_dir=log_dir, **options)
 
     @property
     def identity(self) -> EngineIdentity:
@@ -135,7 +146,7 @@ class VllmEngine(TokenEngine):
     def probe_prompt(self) -> tuple[int, ...]:
         """Return the prompt by which this engine's weights are told apart: cached in part."""
         length = 2 * int(self._child.facts["block_size"]) + 1
-        return probe_prompt(self.codec.content_ids, min(length, self.max_model_len - 1))
+        return probe_prompt(self.tokenizer.content_ids, min(length, self.max_model_len - 1))
 
     def reload(self, checkpoint: Path, expected: Probe | None = None) -> None:
         """Go on with another checkpoint, in a new child.
@@ -198,6 +209,26 @@ class VllmEngine(TokenEngine):
     def _complete(
         self, requests: Sequence[GenerateRequest], sampling: TokenSampling
     ) -> list[Completion | BadReply]:
+        return self.complete(requests, sampling, None)
+
+    def complete(
+        self,
+        requests: Sequence[GenerateRequest],
+        sampling: TokenSampling,
+        adapter: Adapter | None,
+    ) -> list[Completion | BadReply]:
+        """Return a completion for each request, in order, by the checkpoint with an adapter.
+
+        Raises:
+            InstrumentError: the child crashed, stalled or mixed requests up; it is gone.
+            UserError: a schema is asked for, and the child has no tokenizer.
+        """
+        if sampling.schema is not None and not self.config.constrained:
+            raise UserError(
+                doing=f"keeping completions of vLLM for the {self.role} to a schema",
+                got="an engine that was started without a tokenizer",
+                remedy="set `constrained` in its VllmConfig",
+            )
         asked = [
             {"id": place, "prompt_ids": list(request.prompt_ids), "seed": request.seed}
             for place, request in enumerate(requests)
@@ -210,8 +241,10 @@ class VllmEngine(TokenEngine):
                 "max_tokens": sampling.max_tokens,
                 "logprobs": sampling.logprobs,
                 "label_ids": list(sampling.label_ids),
-                "end_ids": sorted(self.codec.end_ids),
+                "end_ids": sorted(self.tokenizer.end_ids),
+                "schema": sampling.schema,
             },
+            "adapter": None if adapter is None else adapter.as_message(),
         }
         results = self._child.ask(message)
         if [result["id"] for result in results] != list(range(len(requests))):

@@ -7,7 +7,7 @@ vLLM are all that is imported here, vLLM by the process alone. Messages are JSON
 four bytes; what vLLM prints goes to the log. No pickle on either side.
 
     child  -> parent  {"ready": {...}}          once, or the process ends and its log says why
-    parent -> child   {"generate": [...], "sampling": {...}}
+    parent -> child   {"generate": [...], "sampling": {...}, "adapter": {...} or null}
     child  -> parent  {"progress": [done, of]}  while it works
     child  -> parent  {"results": [...]}        in the order asked
 
@@ -97,7 +97,9 @@ def main(read_fd: int, write_fd: int, settings: Mapping[str, Any]) -> None:
     with os.fdopen(read_fd, "rb") as requests, os.fdopen(write_fd, "wb") as replies:
         write_message(replies, {"ready": engine.facts()})
         while (message := read_message(requests)) is not None:
-            results = engine.generate(message["generate"], message["sampling"], replies)
+            adapter = engine.adapter(message.get("adapter"))
+            results = engine.generate(message["generate"], message["sampling"], adapter, replies)
+            engine.check_adapter(message.get("adapter"))
             write_message(replies, {"results": results})
 
 
@@ -132,6 +134,8 @@ class _Engine:
         )
         # After loading: the parent compares it with the hash from before.
         self._hash = checkpoint_hash(settings["checkpoint"])
+        self._adapters: list[str] = []
+        self._loaded = ""
 
     def facts(self) -> dict[str, Any]:
         """Return what the parent checks and records."""
@@ -151,16 +155,37 @@ class _Engine:
             "pid": os.getpid(),
         }
 
+    def adapter(self, asked: Mapping[str, str] | None) -> Any:  # noqa: ANN401
+        """Return vLLM's request for an adapter: name and number are of this content alone."""
+        if asked is None:
+            return None
+        from vllm.lora.request import LoRARequest
+
+        if asked["hash"] not in self._adapters:
+            self._adapters.append(asked["hash"])
+        number = self._adapters.index(asked["hash"]) + 1
+        return LoRARequest(asked["hash"], number, asked["folder"])
+
+    def check_adapter(self, asked: Mapping[str, str] | None) -> None:
+        """Compare an adapter's folder, after vLLM has read it, with what the parent asked for."""
+        if asked is None or asked["hash"] == self._loaded:
+            return
+        if checkpoint_hash(asked["folder"]) != asked["hash"]:
+            raise RuntimeError(f"the adapter {asked['folder']} changed while it was loaded")
+        self._loaded = asked["hash"]
+
     def generate(
         self,
         requests: Sequence[Mapping[str, Any]],
         sampling: Mapping[str, Any],
+        adapter: Any,  # noqa: ANN401
         replies: BinaryIO,
     ) -> list[dict[str, Any]]:
         outputs = self._llm.generate(
             [{"prompt_token_ids": request["prompt_ids"]} for request in requests],
             [_params(request["seed"], sampling) for request in requests],
             use_tqdm=_progress_to(replies),
+            lora_request=adapter,
         )
         if [list(output.prompt_token_ids) for output in outputs] != [
             request["prompt_ids"] for request in requests
@@ -190,7 +215,9 @@ def _for_platform(arguments: Mapping[str, Any]) -> dict[str, Any]:
 
 def _params(seed: int, sampling: Mapping[str, Any]) -> Any:  # noqa: ANN401
     from vllm import SamplingParams
+    from vllm.sampling_params import StructuredOutputsParams
 
+    schema = sampling["schema"]
     label_ids = sampling["label_ids"]
     # The engine wants one of the two, or a number of log-probabilities equal to the labels'.
     top = len(label_ids) if label_ids else sampling["logprobs"]
@@ -206,6 +233,7 @@ def _params(seed: int, sampling: Mapping[str, Any]) -> Any:  # noqa: ANN401
         logprobs=top,
         logprob_token_ids=label_ids or None,
         detokenize=False,
+        structured_outputs=StructuredOutputsParams(json=dict(schema)) if schema else None,
     )
 
 

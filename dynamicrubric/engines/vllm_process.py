@@ -31,8 +31,14 @@ _TAIL_BYTES: Final = 16_384
 _POLL_SECONDS: Final = 1.0
 _TELL_SECONDS: Final = 10.0
 _END_SECONDS: Final = 10.0
+_LORA_ROOM: Final = (8, 16, 32, 64, 128, 256, 320, 512)
 # Of the parent's Python, which is another one; and of servers that it may know of.
-_NOT_INHERITED: Final = ("PYTHONPATH", "PYTHONHOME", "VIRTUAL_ENV", "__PYVENV_LAUNCHER__")
+_NOT_INHERITED: Final = frozenset(
+    {"PYTHONPATH", "PYTHONHOME", "VIRTUAL_ENV", "__PYVENV_LAUNCHER__"}
+    # Of a training that several processes share: each of them has a child of its own.
+    | {"RANK", "LOCAL_RANK", "WORLD_SIZE", "LOCAL_WORLD_SIZE", "GROUP_RANK"}
+    | {"MASTER_ADDR", "MASTER_PORT"}
+)
 _QUIET: Final[Mapping[str, str]] = {
     "DO_NOT_TRACK": "1",
     "VLLM_NO_USAGE_STATS": "1",
@@ -46,20 +52,19 @@ _QUIET: Final[Mapping[str, str]] = {
 }
 
 
-class VllmConfig(Section):
-    """A vLLM child."""
+class VllmPlace(Section):
+    """Where vLLM lives and how it runs: nothing that changes a figure beyond rounding."""
 
     python: str = ".venv-vllm/bin/python"
     """Interpreter of vLLM's environment, as `make vllm` builds it."""
-    dtype: Literal["float32", "bfloat16", "float16"] = "bfloat16"
-    max_model_len: Annotated[int, Field(ge=16)] = 4096
-    """Longest prompt and completion together, in tokens."""
     kv_cache_gib: Annotated[float, Field(gt=0.0)] = 2.0
     """Memory for the cache that prompts with a common beginning share."""
     eager: bool = True
     """No graph capture and no compilation: starts sooner, needs no C++ compiler, runs slower."""
     batch_invariant: bool = False
     """Results that do not depend on neighbours in the batch, on GPUs that have it: for audits."""
+    constrained: bool = False
+    """Load the tokenizer in the child as well, so that completions can be kept to a schema."""
     tensor_parallel: Annotated[int, Field(ge=1)] = 1
     """GPUs that share the model."""
     threads: Annotated[int, Field(ge=1)] = 1
@@ -68,6 +73,16 @@ class VllmConfig(Section):
     """Longest wait for a child that loads its model."""
     stall_seconds: Annotated[float, Field(gt=0.0)] = 3600.0
     """Longest silence of a child at work."""
+
+
+class VllmConfig(VllmPlace):
+    """A vLLM child."""
+
+    dtype: Literal["float32", "bfloat16", "float16"] = "bfloat16"
+    max_model_len: Annotated[int, Field(ge=16)] = 4096
+    """Longest prompt and completion together, in tokens."""
+    lora_rank: Annotated[int, Field(ge=0, le=512)] = 0
+    """Largest rank of an adapter that it will be asked to answer with; 0: of the base alone."""
 
 
 class VllmChild:
@@ -172,7 +187,7 @@ class VllmChild:
             except OSError as error:
                 os.close(our_write)
                 os.close(our_read)
-                raise self._no_interpreter(error) from None
+                raise no_interpreter(self._what, self.config.python, error.strerror) from None
             finally:
                 os.close(their_read)
                 os.close(their_write)
@@ -193,14 +208,6 @@ class VllmChild:
             str(write_fd),
             json.dumps(settings),
         ]
-
-    def _no_interpreter(self, error: OSError) -> UserError:
-        return UserError(
-            doing=f"starting {self._what}",
-            got=f"no interpreter {self.config.python!r} ({error.strerror})",
-            expected="the Python of an environment with vLLM",
-            remedy="run `make vllm`, or set the path of another environment",
-        )
 
     def _await(self, key: str, patience: float, doing: str) -> Any:  # noqa: ANN401
         """Return the message that has `key`; `patience` is how long nothing may come."""
@@ -246,17 +253,36 @@ class VllmChild:
         return f"Its log, {self.log_path}, ends:\n{lines or '  (empty)'}"
 
 
+def no_interpreter(what: str, python: str, why: str | None) -> UserError:
+    """Return the error of a missing interpreter: there is nothing to start `what` with."""
+    return UserError(
+        doing=f"starting {what}",
+        got=f"no interpreter {python!r} ({why})",
+        expected="the Python of an environment with vLLM",
+        remedy="run `make vllm`, or set the path of another environment in runtime.vllm.python",
+    )
+
+
 def engine_arguments(config: VllmConfig) -> dict[str, Any]:
     """Return what vLLM's `LLM` is given, beside what the child sets for every engine."""
+    grammar = {"backend": "guidance", "disable_any_whitespace": True}
+    adapters = {"enable_lora": True, "max_loras": 1, "max_lora_rank": _lora_room(config.lora_rank)}
     return {
+        **(adapters if config.lora_rank else {}),
         "dtype": config.dtype,
         "max_model_len": config.max_model_len,
         "kv_cache_memory_bytes": int(config.kv_cache_gib * 2**30),
         "enforce_eager": config.eager,
         "tensor_parallel_size": config.tensor_parallel,
-        "skip_tokenizer_init": True,  # ids in, ids out: one tokenizer, the parent's
+        # Ids in, ids out: one tokenizer, the parent's; a grammar alone needs one in the child.
+        "skip_tokenizer_init": not config.constrained,
         "max_logprobs": 128,
-    }
+    } | ({"structured_outputs_config": grammar} if config.constrained else {})
+
+
+def _lora_room(rank: int) -> int:
+    """Return the smallest of the sizes that vLLM has room for adapters in."""
+    return next(size for size in _LORA_ROOM if size >= rank)
 
 
 def child_environment(config: VllmConfig) -> dict[str, str]:
@@ -271,7 +297,16 @@ def child_environment(config: VllmConfig) -> dict[str, str]:
         # One process is enough for one device, and it ends with its parent.
         "VLLM_ENABLE_V1_MULTIPROCESSING": str(int(config.tensor_parallel > 1)),
     }
-    return kept | dict(_QUIET) | own
+    return kept | dict(_QUIET) | own | _own_device()
+
+
+def _own_device() -> dict[str, str]:
+    """Return the GPU of this process, where several train together and each has its own."""
+    devices = [one for one in os.environ.get("CUDA_VISIBLE_DEVICES", "").split(",") if one]
+    rank = os.environ.get("LOCAL_RANK")
+    if rank is None or len(devices) <= int(rank):
+        return {}
+    return {"CUDA_VISIBLE_DEVICES": devices[int(rank)]}
 
 
 def _last_lines(path: Path) -> list[str]:

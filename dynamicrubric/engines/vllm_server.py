@@ -20,8 +20,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
-from dynamicrubric.engines.base import GenerateRequest
-from dynamicrubric.engines.codec import Codec
+from dynamicrubric.engines.base import GenerateRequest, PromptTokenizer
 from dynamicrubric.engines.endpoint import BadReply, Endpoint, LogprobsRefused
 from dynamicrubric.engines.identity import (
     EngineIdentity,
@@ -33,7 +32,6 @@ from dynamicrubric.engines.pacing import Cost
 from dynamicrubric.engines.reading import VerdictReading
 from dynamicrubric.engines.tokenengine import Completion, TokenEngine, TokenSampling
 from dynamicrubric.errors import InstrumentError, UserError
-from dynamicrubric.prompts.chat import ChatFrame
 
 logger = logging.getLogger(__name__)
 
@@ -51,11 +49,10 @@ class VllmServer(TokenEngine):
         role: str,
         checkpoint: Path,
         endpoint: Endpoint,
-        codec: Codec,
+        tokenizer: PromptTokenizer,
         *,
         expected: Probe,
         tolerance: float,
-        frame: ChatFrame | None = None,
         reading: VerdictReading | None = None,
         max_verdict_tokens: int = 1,
         on_progress: Callable[[str], None] | None = None,
@@ -66,12 +63,11 @@ class VllmServer(TokenEngine):
             role: policy, generator or verifier.
             checkpoint: folder that the server was started with, or a copy.
             endpoint: the server.
-            codec: of the checkpoint's tokenizer.
+            tokenizer: the checkpoint's; one with a chat frame to judge.
             expected: what the weights answer to a prompt, from another engine
                 (`engines.reference`). Longer than a cache block of the server (16 tokens on a GPU,
                 128 on a CPU), or a stale cache does not show.
             tolerance: largest difference of a log-probability; see `vllm.PROBE_TOLERANCE`.
-            frame: chat frame; needed to judge.
             reading: languages and limits of verdicts.
             max_verdict_tokens: see `TokenEngine`.
             on_progress: told what the engine is at.
@@ -81,8 +77,7 @@ class VllmServer(TokenEngine):
             InstrumentError: the server is down, or has other weights.
         """
         super().__init__(
-            codec,
-            frame=frame,
+            tokenizer,
             reading=reading,
             max_verdict_tokens=max_verdict_tokens,
             on_progress=on_progress,
@@ -121,14 +116,15 @@ class VllmServer(TokenEngine):
         earlier ones.
 
         Raises:
-            InstrumentError: the server answers with other weights, or from a stale cache.
+            InstrumentError: the server answers with other weights, or from a stale cache; until a
+                reload succeeds it is asked nothing more.
         """
         check_checkpoint(checkpoint)
-        before, self._hash = self._hash, checkpoint_hash(checkpoint)
+        self._hash = checkpoint_hash(checkpoint)
         try:
             self.verify(expected, self._tolerance)
         except BaseException:
-            self._hash = before
+            self._hash = ""  # nobody knows what it has now
             raise
 
     def _find_model(self) -> Mapping[str, Any]:
@@ -149,6 +145,11 @@ class VllmServer(TokenEngine):
     def _complete(
         self, requests: Sequence[GenerateRequest], sampling: TokenSampling
     ) -> list[Completion | BadReply]:
+        if not self._hash:
+            raise InstrumentError(
+                f"which weights {self.endpoint.host} has is not known since a reload failed: give "
+                "it those of a checkpoint and reload"
+            )
         payloads = [self._payload(request, sampling) for request in requests]
         try:
             answers = self.endpoint.post_all(COMPLETIONS_PATH, payloads, self._progress)
@@ -178,14 +179,15 @@ class VllmServer(TokenEngine):
             "min_p": sampling.min_p,
             "repetition_penalty": 1.0,
             "max_tokens": min(sampling.max_tokens, room),
-            "stop_token_ids": sorted(self.codec.end_ids),
+            "stop_token_ids": sorted(self.tokenizer.end_ids),
             "skip_special_tokens": False,
             "logprobs": sampling.logprobs,
             "return_token_ids": True,
             "return_tokens_as_token_ids": True,
         }
         labels = {"logprob_token_ids": list(sampling.label_ids)} if sampling.label_ids else {}
-        return payload | labels
+        form = {"structured_outputs": {"json": sampling.schema}} if sampling.schema else {}
+        return payload | labels | form
 
     def _read(self, answer: Mapping[str, Any]) -> Completion | BadReply:
         try:

@@ -6,6 +6,7 @@ import hashlib
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Final
 
 from dynamicrubric.engines.base import Generation, JudgeRequest, Verifier
 from dynamicrubric.errors import InstrumentError
@@ -22,6 +23,9 @@ from dynamicrubric.types import (
     Verdict,
 )
 
+FAILED_RESPONSE: Final = "failed_response:"
+"""Begins the reason of what is unscored because its engine gave no response."""
+
 
 @dataclass(frozen=True)
 class ResponseSet:
@@ -31,11 +35,29 @@ class ResponseSet:
         prompt_id: identifier of the prompt.
         prompt: its text, x.
         responses: the K texts, C.
+        failures: why there is no response in a place, None where there is one, shape (K,);
+            empty if all are there. What is not there is never shown and never judged.
     """
 
     prompt_id: str
     prompt: str
     responses: tuple[str, ...]
+    failures: tuple[str | None, ...] = ()
+
+    @classmethod
+    def of(cls, prompt_id: str, prompt: str, generations: Sequence[Generation]) -> ResponseSet:
+        """Return what an engine gave for a prompt as a set."""
+        failures = tuple(one.failure for one in generations)
+        texts = tuple(one.text for one in generations)
+        return cls(prompt_id, prompt, texts, failures if any(failures) else ())
+
+    @property
+    def shown(self) -> tuple[str, ...]:
+        """The responses that there are: what a generator reads."""
+        if not self.failures:
+            return self.responses
+        pairs = zip(self.responses, self.failures, strict=True)
+        return tuple(text for text, failure in pairs if failure is None)
 
 
 @dataclass(frozen=True)
@@ -72,12 +94,20 @@ class Job:
         responses: the texts: a response set or an anchor list.
         seed: seed of whatever is random in the verifier, mixed with each text's place.
         prompt: what they answer, for a verifier that reads it.
+        failures: as in a response set.
     """
 
     rubric: Rubric | InvalidRubric
     responses: Sequence[str]
     seed: int
     prompt: str = ""
+    failures: Sequence[str | None] = ()
+
+    @property
+    def reasons(self) -> list[str | None]:
+        """Why a text cannot be judged, None where it can, shape (K,)."""
+        failures = self.failures or [None] * len(self.responses)
+        return [None if one is None else f"{FAILED_RESPONSE}{one}" for one in failures]
 
 
 @dataclass(frozen=True)
@@ -102,6 +132,8 @@ class Judging:
 
     def read(self, generation: Generation) -> Rubric | InvalidRubric:
         """Parse a generator's text; a criterion the verifier cannot judge makes it invalid."""
+        if generation.failure is not None:
+            return InvalidRubric(InvalidReason.FAILED, generation.failure)
         rubric = parse_rubric(
             generation.text,
             min_items=self.min_items,
@@ -127,10 +159,14 @@ class Judging:
         for job in jobs:
             if isinstance(job.rubric, InvalidRubric):
                 reason = f"invalid_rubric:{job.rubric.reason}"
-                scores = tuple(Score.unscored(reason) for _ in job.responses)
+                scores = tuple(Score.unscored(failed or reason) for failed in job.reasons)
                 judged.append(JudgedSet(job.rubric, (), scores))
             else:
-                verdicts = tuple(tuple(next(left)) for _ in job.responses)
+                unjudged = [Verdict.unscored(failed) if failed else None for failed in job.reasons]
+                verdicts = tuple(
+                    tuple(next(left)) if none is None else (none,) * len(job.rubric.items)
+                    for none in unjudged
+                )
                 judged.append(JudgedSet(job.rubric, verdicts, score_set(job.rubric, verdicts)))
         return judged
 
@@ -143,7 +179,7 @@ class Judging:
         """Read each set's rubric and apply it; a seed is the one its rubric was written with."""
         return self.judge(
             [
-                Job(self.read(text), one.responses, derive_seed(seed, "judge"), one.prompt)
+                job_of(self.read(text), one, derive_seed(seed, "judge"))
                 for text, one, seed in zip(texts, sets, seeds, strict=True)
             ]
         )
@@ -198,6 +234,11 @@ class Judging:
         return rate
 
 
+def job_of(rubric: Rubric | InvalidRubric, responses: ResponseSet, seed: int) -> Job:
+    """Return what judges a response set by a rubric."""
+    return Job(rubric, responses.responses, seed, responses.prompt, responses.failures)
+
+
 def _requests(job: Job) -> list[JudgeRequest]:
     if isinstance(job.rubric, InvalidRubric):
         return []
@@ -205,7 +246,8 @@ def _requests(job: Job) -> list[JudgeRequest]:
         JudgeRequest(
             response, job.rubric.criteria, derive_seed(job.seed, "verdict", index), job.prompt
         )
-        for index, response in enumerate(job.responses)
+        for index, (response, failed) in enumerate(zip(job.responses, job.reasons, strict=True))
+        if failed is None
     ]
 
 

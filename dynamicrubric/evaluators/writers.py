@@ -11,9 +11,11 @@ from dynamicrubric.config import Sampling
 from dynamicrubric.engines.base import GenerateEngine, GenerateRequest, Generation
 from dynamicrubric.errors import UserError
 from dynamicrubric.evaluators.judging import ResponseSet
+from dynamicrubric.prompts.chat import Message
 
 KEPT_RUBRICS_FILE: Final = "rubrics.jsonl"
 RenderPrompt = Callable[[str, Sequence[str]], list[int]]
+AskFor = Callable[[str, Sequence[str]], list[Message]]
 
 
 class RubricWriter(Protocol):
@@ -27,16 +29,34 @@ class RubricWriter(Protocol):
 class DynamicWriter:
     """The generator reads the prompt and the response set."""
 
-    def __init__(self, engine: GenerateEngine, render: RenderPrompt, sampling: Sampling) -> None:
-        """Write with `engine`; `render` turns (prompt, responses) into token ids."""
+    def __init__(
+        self,
+        engine: GenerateEngine,
+        render: RenderPrompt | None,
+        sampling: Sampling,
+        ask: AskFor | None = None,
+    ) -> None:
+        """Write with `engine`.
+
+        Args:
+            engine: what writes.
+            render: (prompt, responses) to token ids; None for an engine that takes none.
+            sampling: how.
+            ask: (prompt, responses) to a conversation, for such an engine.
+        """
         self._engine = engine
         self._render = render
+        self._ask = ask
         self._sampling = sampling
 
     def write(self, sets: Sequence[ResponseSet], seeds: Sequence[int]) -> list[Generation]:
         """Write a rubric for each set with that set's seed."""
         requests = [
-            GenerateRequest(self._render(s.prompt, s.responses), seed)
+            GenerateRequest(
+                self._render(s.prompt, s.shown) if self._render else (),
+                seed,
+                self._ask(s.prompt, s.shown) if self._ask else (),
+            )
             for s, seed in zip(sets, seeds, strict=True)
         ]
         return self._engine.generate(requests, self._sampling)
@@ -61,7 +81,7 @@ class KeptWriter:
                 remedy="run that round again",
             )
         rows = [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
-        return cls({r["prompt_id"]: Generation((), r["text"], r["finish_reason"]) for r in rows})
+        return cls({row["prompt_id"]: _kept(row) for row in rows})
 
     @classmethod
     def write_once(
@@ -76,6 +96,7 @@ class KeptWriter:
         """Write the kept rubrics into a generator's artefact."""
         rows = [
             {"prompt_id": prompt_id, "text": text.text, "finish_reason": text.finish_reason}
+            | ({} if text.failure is None else {"failure": text.failure})
             for prompt_id, text in self._kept.items()
         ]
         lines = "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows)
@@ -84,6 +105,10 @@ class KeptWriter:
     def write(self, sets: Sequence[ResponseSet], seeds: Sequence[int]) -> list[Generation]:
         """Return each prompt's kept rubric; the sets and seeds change nothing."""
         return [self._kept[s.prompt_id] for s in sets]
+
+
+def _kept(row: Mapping[str, str]) -> Generation:
+    return Generation((), row["text"], row["finish_reason"], failure=row.get("failure"))  # type: ignore[arg-type]
 
 
 class FixedWriter:

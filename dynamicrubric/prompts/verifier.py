@@ -9,7 +9,6 @@ headings inside them are inert.
 
 from __future__ import annotations
 
-import hashlib
 import re
 from functools import lru_cache
 from importlib import resources
@@ -64,14 +63,10 @@ def verifier_ids(
     return context_ids(frame, prompt, response), question_ids(frame, criterion)
 
 
-def verifier_prompt_hash() -> str:
-    """Short hash of the conversation, for the identity of whatever rests on verdicts."""
-    return hashlib.sha256(_text().encode()).hexdigest()[:16]
-
-
 @lru_cache(maxsize=1)
 def _text() -> str:
-    return resources.files("dynamicrubric.prompts").joinpath("texts/verifier.txt").read_text("utf-8")
+    file = resources.files("dynamicrubric.prompts").joinpath("texts/verifier.txt")
+    return file.read_text("utf-8")
 
 
 @lru_cache(maxsize=2)

@@ -27,6 +27,8 @@ from dynamicrubric.report.pagetables import (
     uses_of,
 )
 from dynamicrubric.report.phrases import seed_counts, span
+from dynamicrubric.report.updates import updates_of
+from dynamicrubric.report.updatesection import updates_section
 from dynamicrubric.report.words import answers
 from dynamicrubric.versions import COMPARE_VERSION, STEP_VERSIONS
 
@@ -73,6 +75,7 @@ def write_report(material: Material, results: Path) -> Path:
         material.outcomes.arms, tables.points, material.differences, folder / PLOTS, material.mark
     )
     section = coevolution_section(material.coevolution, folder / PLOTS, material.mark)
+    updates = updates_section(tables.updates, material.outcomes.arms, folder / PLOTS, material.mark)
     write_tables(tables, folder / TABLE_FILES)
     content = PageContent(
         questions={
@@ -88,7 +91,7 @@ def write_report(material: Material, results: Path) -> Path:
         settings=_settings(material),
         faults=material.gathered.faults,
         mark=material.mark,
-        sections=[section, *material.sections],
+        sections=[section, *updates, *material.sections],
         quality_known=any(
             row.n_scored for row in material.outcomes.rows if row.metric == "true_quality"
         ),
@@ -114,6 +117,7 @@ def _tables(material: Material) -> Tables:
         extremes=extremes,
         grid=material.coevolution.table.rows,
         coevolution=coevolution_answers(material.coevolution),
+        updates=updates_of(gathered),
     )
 
 

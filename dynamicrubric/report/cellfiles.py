@@ -311,7 +311,8 @@ def _check_sets(path: Path, found: Mapping[str, Measured]) -> None:
     totals = {name: found[name].n_total for name in SET_METRICS}
     if len(set(totals.values())) > 1:
         raise _fault(path, f"sets by figure: {totals}", "one number of response sets")
-    without_order = not found["true_quality"].n_scored  # nobody knows it: R_disc needs none
+    quality = found.get("true_quality")  # a grid's figures do without
+    without_order = quality is not None and not quality.n_scored  # R_disc needs no order
     gap_parts = [name for name in GAP_PARTS if not (without_order and name == "r_disc")]
     for names in (gap_parts, ORDER_METRICS):
         scored = {name: found[name].n_scored for name in names}

@@ -9,9 +9,11 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from dynamicrubric.errors import UserError
+from dynamicrubric.evaluationfiles import BEFORE_FILE
 from dynamicrubric.plan import Plan
 from dynamicrubric.report.cellfiles import (
     EVALUATION,
@@ -41,6 +43,7 @@ COLUMNS: Final[dict[str, tuple[str, ...]]] = {
     ),
 }  # fmt: skip
 """Columns of each table that the report reads."""
+BEFORE: Final = Path(BEFORE_FILE).stem
 _UNIT: Final = ("r_disc", "r_dir", *ORDER_METRICS)
 _VERDICTS: Final = frozenset({"yes", "no", "unscored"})
 
@@ -55,6 +58,8 @@ class CellTables:
         responses: one row a held-out response.
         rubrics: one row a response set, whose values are absent in an arm without rubrics.
         verdicts: one row a response and item; none in an arm without rubrics.
+        before: one row a response set of the round before, whose policy the round's generator was
+            trained on or beside; None in round 0 and in an arm without rubrics.
     """
 
     files: CellFiles
@@ -62,6 +67,12 @@ class CellTables:
     responses: pd.DataFrame
     rubrics: pd.DataFrame
     verdicts: pd.DataFrame
+    before: pd.DataFrame | None
+
+    def before_update(self, metric: str) -> PromptValues:
+        """Return the mean of a figure of `RUBRIC_COLUMNS` by prompt, before the policy's update."""
+        assert self.before is not None, "nothing was measured before an update"
+        return prompt_means(_pairs(self.before, RUBRIC_COLUMNS[metric]))
 
     def by_prompt(self, metric: str) -> PromptValues:
         """Return the mean of a round metric by prompt id, None where nothing was scored.
@@ -104,10 +115,13 @@ def read_tables(plan: Plan, files: CellFiles) -> CellTables:
         responses=_read(files, "responses"),
         rubrics=_read(files, "rubrics"),
         verdicts=_read(files, "verdicts"),
+        before=_read(files, BEFORE) if BEFORE_FILE in files.records[EVALUATION]["files"] else None,
     )
     _check_columns(tables)
     _check_responses(plan, tables)
-    _check_rubrics(tables)
+    _check_rubrics(tables, "rubrics", tables.rubrics)
+    if tables.before is not None:
+        _check_rubrics(tables, BEFORE, tables.before)
     _check_verdicts(tables)
     _check_means(tables)
     return tables
@@ -126,10 +140,12 @@ def _check_columns(tables: CellTables) -> None:
     frames = {
         "responses": tables.responses, "rubrics": tables.rubrics, "verdicts": tables.verdicts
     }  # fmt: skip
-    for name, columns in COLUMNS.items():
-        absent = [column for column in columns if column not in frames[name]]
+    frames |= {} if tables.before is None else {BEFORE: tables.before}
+    for name, frame in frames.items():
+        columns = COLUMNS["rubrics" if name == BEFORE else name]
+        absent = [column for column in columns if column not in frame]
         if absent:
-            kind = "an empty table" if frames[name].empty else "a table"
+            kind = "an empty table" if frame.empty else "a table"
             got = f"{kind} without the columns {', '.join(absent)}"
             raise _broken(tables, name, got, "every column that an evaluation writes")
 
@@ -155,25 +171,25 @@ def _check_responses(plan: Plan, tables: CellTables) -> None:
         raise _broken(tables, "responses", f"a score of {scores.abs().max()}", "scores in [0, 1]")
 
 
-def _check_rubrics(tables: CellTables) -> None:
-    """Check bounds and Delta_gap = c_K R_disc - 2 R_dir - R_cov in each row."""
-    rows, size = tables.rubrics, tables.files.cell.recipe.responses_per_set
+def _check_rubrics(tables: CellTables, name: str, rows: pd.DataFrame) -> None:
+    """Check bounds and Delta_gap = c_K R_disc - 2 R_dir - R_cov in each row of a table."""
+    size = tables.files.cell.recipe.responses_per_set
     total = tables.figures["delta_gap"].n_total
     if len(rows) != total or rows["rubric_id"].nunique() != len(rows):
         got = f"{rows['rubric_id'].nunique()} rubrics in {len(rows)} rows"
-        raise _broken(tables, "rubrics", got, f"{total}, one a response set")
-    for name in _UNIT:
-        values = rows[name].dropna()
+        raise _broken(tables, name, got, f"{total}, one a response set")
+    for column in _UNIT:
+        values = rows[column].dropna()
         if not values.between(-IDENTITY_TOLERANCE, 1.0 + IDENTITY_TOLERANCE).all():
-            got = f"{name} from {values.min()} to {values.max()}"
-            raise _broken(tables, "rubrics", got, "shares in [0, 1]")
+            got = f"{column} from {values.min()} to {values.max()}"
+            raise _broken(tables, name, got, "shares in [0, 1]")
     parts = rows[list(GAP_PARTS)].dropna().astype(float)
     c_k = 2 * size / (size - 1)
     residual = parts["delta_gap"] - (c_k * parts["r_disc"] - 2 * parts["r_dir"] - parts["r_cov"])
     if len(parts) and residual.abs().max() > IDENTITY_TOLERANCE:
         raise _broken(
             tables,
-            "rubrics",
+            name,
             f"delta_gap - (c_K r_disc - 2 r_dir - r_cov) = {residual.abs().max():.3g}",
             f"0 to {IDENTITY_TOLERANCE} in every row",
         )

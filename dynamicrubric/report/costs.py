@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from dynamicrubric.errors import UserError
 from dynamicrubric.plan import Plan
 from dynamicrubric.report.cellfiles import EVALUATION, REMEDY, CellFiles
+from dynamicrubric.report.paid import Paid, divided, paid_of, total_paid
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -35,6 +36,7 @@ class Cost:
         verdicts: verdicts that the verifier was asked for.
         seconds: wall seconds of sampling and training, all attempts.
         measuring: wall seconds of the evaluation on held-out prompts.
+        paid: what calls to endpoints came to, measurement included; None without any.
     """
 
     steps: float | None
@@ -42,9 +44,10 @@ class Cost:
     verdicts: float | None
     seconds: float | None
     measuring: float | None
+    paid: Paid | None = field(default=None, kw_only=True)
 
 
-COSTS: Final = tuple(field.name for field in fields(Cost))
+COSTS: Final = tuple(one.name for one in fields(Cost) if one.name != "paid")
 
 
 def cost_of(plan: Plan, files: CellFiles) -> Cost:
@@ -63,19 +66,26 @@ def cost_of(plan: Plan, files: CellFiles) -> Cost:
         verdicts=_total([verdicts for _, _, verdicts in parts]),
         seconds=sum(value for name, value in seconds.items() if name != EVALUATION),
         measuring=seconds[EVALUATION],
+        paid=paid_of(files),
     )
 
 
 def summed(costs: Sequence[Cost]) -> Cost:
     """Return the cost of a path: an unknown part makes the sum unknown."""
-    return Cost(*(_total([getattr(cost, name) for cost in costs]) for name in COSTS))
+    return Cost(
+        *(_total([getattr(cost, name) for cost in costs]) for name in COSTS),
+        paid=total_paid([cost.paid for cost in costs]),
+    )
 
 
 def mean_cost(costs: Sequence[Cost]) -> Cost:
     """Return the mean over seeds."""
     total = summed(costs)
     values = [getattr(total, name) for name in COSTS]
-    return Cost(*(None if value is None else value / len(costs) for value in values))
+    return Cost(
+        *(None if value is None else value / len(costs) for value in values),
+        paid=divided(total.paid, len(costs)),
+    )
 
 
 Part = tuple[int, float | None, float | None]

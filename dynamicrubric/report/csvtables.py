@@ -8,12 +8,14 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+from dynamicrubric.metrics import COST_METRICS
 from dynamicrubric.report.costs import COSTS, Cost
 from dynamicrubric.report.curves import CurvePoint
 from dynamicrubric.report.extremes import Extremes
 from dynamicrubric.report.findings import Finding
 from dynamicrubric.report.gridtable import GridRow
 from dynamicrubric.report.rubricchange import RubricUse
+from dynamicrubric.report.updates import Update, update_rows
 from dynamicrubric.report.words import Answer
 
 Uses = Mapping[tuple[str, int], RubricUse]
@@ -33,6 +35,7 @@ class Tables:
         extremes: most and least rewarded responses by arm.
         grid: the G x P grid, a row a figure.
         coevolution: comparisons of generators on the same responses, and of P_2 under each.
+        updates: generators before and after the policy updates under them.
     """
 
     points: Sequence[CurvePoint]
@@ -43,6 +46,7 @@ class Tables:
     extremes: Mapping[str, Extremes]
     grid: Sequence[GridRow]
     coevolution: Sequence[Answer]
+    updates: Sequence[Update]
 
 
 def write_tables(tables: Tables, folder: Path) -> tuple[Path, ...]:
@@ -59,14 +63,22 @@ def write_tables(tables: Tables, folder: Path) -> tuple[Path, ...]:
             for text, count in use.frequent(len(use.criteria))
         ),
         "costs": (
-            {"arm": arm} | {name: getattr(cost, name) for name in COSTS}
+            {"arm": arm} | {name: getattr(cost, name) for name in COSTS} | _paid(tables, cost)
             for arm, cost in tables.costs.items()
         ),
         "responses": (row for arm, found in tables.extremes.items() for row in _items(arm, found)),
         "grid": (asdict(row) for row in tables.grid),
         "coevolution": (_answer(answer) for answer in tables.coevolution),
+        "updates": update_rows(tables.updates),
     }
     return tuple(_write(folder / f"{name}.csv", found) for name, found in rows.items())
+
+
+def _paid(tables: Tables, cost: Cost) -> dict[str, float | None]:
+    """Return what an arm's calls to endpoints came to; no columns in a study without any."""
+    if all(one.paid is None for one in tables.costs.values()):
+        return {}
+    return {name: (cost.paid or {}).get(name) for name in COST_METRICS}
 
 
 def _curve(point: CurvePoint) -> dict[str, Any]:

@@ -55,7 +55,7 @@ class CurvePoint:
 def curve_points(table: OutcomeTable, by_prompt: ByPrompt) -> tuple[CurvePoint, ...]:
     """Return every point of every curve; a round without figures has no point."""
     return tuple(
-        _point(table, by_prompt, arm, number, metric)
+        curve_point(table, by_prompt, arm, number, metric)
         for metric in CURVES
         for arm in table.arms
         for number in range(table.last_round + 1)
@@ -68,9 +68,18 @@ def curve_of(points: Sequence[CurvePoint], arm: str, metric: str) -> list[CurveP
     return [point for point in points if point.arm == arm and point.metric == metric]
 
 
-def _point(
+def curve_point(
     table: OutcomeTable, by_prompt: ByPrompt, arm: str, number: int, metric: str
 ) -> CurvePoint:
+    """Return an arm's figure in a round; of a metric without values by prompt too.
+
+    Args:
+        table: every figure.
+        by_prompt: values by prompt, for an interval with fewer than three seeds; it may lack them.
+        arm: the arm.
+        number: the round; at least one seed has it.
+        metric: the round metric.
+    """
     rows = table.outcomes(arm, number, metric)
     mean = table.mean(arm, number, metric)
     ends: tuple[float, float] | None = None

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Final
 
 from dynamicrubric.plan import Plan
 from dynamicrubric.report.cellfiles import EVALUATION, CellFiles
@@ -16,6 +17,9 @@ from dynamicrubric.report.faults import Fault, attempt
 from dynamicrubric.report.gridtable import grid_faults
 from dynamicrubric.report.rubricchange import RubricUse, rubric_use
 from dynamicrubric.stats import PromptValues
+
+UPDATES: Final = ("delta_gap", "r_disc", "r_dir", "tie_rate")
+"""Figures of a generator that are told before and after a policy's update; all have curves."""
 
 
 @dataclass(frozen=True)
@@ -29,6 +33,8 @@ class CellDigest:
         prompts: held-out prompts.
         provenance: of its evaluation: commit, packages, when.
         extremes: most and least rewarded responses; None but in a path's last round.
+        before: values by prompt of each figure of `UPDATES` before the policy's update; none in
+            round 0 and in an arm without rubrics.
     """
 
     by_prompt: Mapping[str, PromptValues]
@@ -37,6 +43,7 @@ class CellDigest:
     prompts: int
     provenance: Mapping[str, object]
     extremes: Extremes | None
+    before: Mapping[str, PromptValues]
 
 
 @dataclass(frozen=True)
@@ -105,4 +112,7 @@ def _digest(plan: Plan, files: CellFiles, is_end: bool) -> CellDigest:
         prompts=int(tables.responses["prompt_id"].nunique()),
         provenance=dict(files.records[EVALUATION]["provenance"]),
         extremes=extremes_of(tables) if is_end else None,
+        before={
+            metric: tables.before_update(metric) for metric in UPDATES if tables.before is not None
+        },
     )

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Final
 
+from dynamicrubric.metrics import COST_METRICS
 from dynamicrubric.report.costs import COSTS, Cost, mean_cost, summed
 from dynamicrubric.report.csvtables import Uses
 from dynamicrubric.report.differences import Difference
@@ -114,7 +115,22 @@ def cost_grids(costs: Mapping[str, Cost]) -> list[Grid]:
             for arm, cost in costs.items()
         )
         grids.append(Grid(f"The same as multiples of {YARDSTICK}", heads, multiples))
+    if any(cost.paid is not None for cost in costs.values()):
+        grids.append(_paid_grid(costs))
     return grids
+
+
+def _paid_grid(costs: Mapping[str, Cost]) -> Grid:
+    """Return what calls to endpoints came to by arm."""
+    rows = tuple(
+        (
+            arm,
+            *(metric.show((cost.paid or {}).get(name)) for name, metric in COST_METRICS.items()),
+        )
+        for arm, cost in costs.items()
+    )
+    heads = ("arm", *(metric.label for metric in COST_METRICS.values()))
+    return Grid("Calls to endpoints, one seed, measurement included", heads, rows)
 
 
 def by_round_grid(title: str, uses: Uses, name: str, digits: int) -> Grid:

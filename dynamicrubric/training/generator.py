@@ -2,7 +2,8 @@
 
 The rubric is written from (x, C); R_disc is measured on C, R_anchor on the anchor list of the same
 prompt. A static generator reads x alone and never sees a policy's responses: its C is the anchor
-list. An invalid rubric earns the worst value either reward can take, so it costs the generator.
+list. An invalid rubric earns the worst value either reward can take, so it costs the generator; one
+that the engine never gave earns nothing (None).
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from typing import Any
 from dynamicrubric.config import Sampling
 from dynamicrubric.engines.base import GenerateRequest, Generation
 from dynamicrubric.engines.transformers import TransformersEngine
-from dynamicrubric.evaluators.judging import Job, JudgedSet, Judging, ResponseSet
+from dynamicrubric.evaluators.judging import Job, JudgedSet, Judging, ResponseSet, job_of
 from dynamicrubric.rewards import (
     group_advantages,
     r_anchor,
@@ -23,8 +24,9 @@ from dynamicrubric.rewards import (
     rank_weights,
 )
 from dynamicrubric.seeds import derive_seed
+from dynamicrubric.training.processes import gathered
 from dynamicrubric.training.rollout import Rollout, RolloutBatch, RowGroup
-from dynamicrubric.types import InvalidRubric
+from dynamicrubric.types import InvalidReason, InvalidRubric
 
 INVALID_R_DISC = 0.0
 
@@ -88,12 +90,13 @@ class GeneratorRollout(Rollout):
         generations = engine.generate(requests, self.sampling)
         keys = [key for key, size in groups for _ in range(size)]
         rewards = self._rewards(generations, [self.sets[key] for key in keys], step)
+        everybodys = gathered(rewards)  # limits hold for a step, whoever rolls it out
         metrics = self.judging.check_rates(
             f"step {step}",
-            [reward.judged for reward in rewards],
-            [reward.ranked for reward in rewards],
+            [reward.judged for reward in everybodys],
+            [reward.ranked for reward in everybodys],
         )
-        metrics.update(_reward_rates(rewards))
+        metrics.update(_reward_rates(everybodys))
         return RolloutBatch(
             prompt_ids=[list(request.prompt_ids) for request in requests],
             completion_ids=[list(generation.token_ids) for generation in generations],
@@ -107,7 +110,7 @@ class GeneratorRollout(Rollout):
 
     def _prompt(self, engine: TransformersEngine, key: str) -> list[int]:
         rows = self.sets[key]
-        responses = rows.responses if self.sees_responses else ()
+        responses = rows.shown if self.sees_responses else ()
         return engine.tokenizer.generator_prompt(rows.prompt, responses)
 
     def _rewards(
@@ -119,7 +122,7 @@ class GeneratorRollout(Rollout):
             rubric = self.judging.read(generation)
             seed = derive_seed(*self.seed_name, step, rows.prompt_id, "judge")
             anchors = self.anchors[rows.prompt_id]
-            jobs.append(Job(rubric, rows.responses, seed, rows.prompt))
+            jobs.append(job_of(rubric, rows, seed))
             jobs.append(Job(rubric, anchors, derive_seed(seed, "anchors"), rows.prompt))
         judged = self.judging.judge(jobs)
         return [reward_of(*pair) for pair in zip(judged[::2], judged[1::2], strict=True)]
@@ -129,6 +132,8 @@ def reward_of(judged: JudgedSet, ranked: JudgedSet) -> RubricReward:
     """Return the rewards of a rubric from its verdicts on the response set and the anchor list."""
     rubric = judged.rubric
     if isinstance(rubric, InvalidRubric):
+        if rubric.reason is InvalidReason.FAILED:
+            return RubricReward(None, None, judged, ranked)
         return RubricReward(INVALID_R_DISC, worst_r_anchor(len(ranked.scores)), judged, ranked)
     disc = r_disc_of_verdicts(rubric.weights, judged.verdicts)
     anchor = r_anchor_of_verdicts(rubric.weights, ranked.verdicts)

@@ -7,7 +7,8 @@ Departures from the paper, from TRL's defaults that we keep:
 - The reference of the KL term is the model that the round started from.
 
 Rollouts are ours (`rollout_func`): prompts are token ids, every completion has its own seed, each
-group stays whole on one process, and every row is kept for lineage.
+group stays whole on one process, and every row is kept for lineage. Several processes share the
+groups of a step; the first alone writes (`training.processes`).
 """
 
 from __future__ import annotations
@@ -26,14 +27,17 @@ from trl import GRPOConfig, GRPOTrainer
 
 from dynamicrubric.durable import sync
 from dynamicrubric.engines.base import PromptTokenizer
+from dynamicrubric.engines.identity import check_checkpoint
 from dynamicrubric.engines.models import Models, is_adapter, save_checkpoint
 from dynamicrubric.engines.tokenizer import load_tokenizer
 from dynamicrubric.engines.transformers import TransformersEngine
+from dynamicrubric.errors import InstrumentError
 from dynamicrubric.rewards import zero_std_rate
+from dynamicrubric.training import processes
 from dynamicrubric.training.console import quiet_libraries, without_printer
 from dynamicrubric.training.logprobs import completions_only
 from dynamicrubric.training.rollout import Rollout, RolloutBatch
-from dynamicrubric.training.rows import row_order, whole_groups
+from dynamicrubric.training.rows import groups_per_process, row_order, whole_groups
 from dynamicrubric.training.steplog import LogCallback, StepLog, check_weights
 
 _COMPLETE_MARK: Final = "complete.json"
@@ -58,10 +62,9 @@ class GrpoSettings:
         reward_weights: weight of each reward by name, applied to advantages.
         seed: of the order of the rows.
         checkpoint_every_steps: a killed training goes on from the last complete checkpoint.
-        rows_per_pass: completions of one forward and backward pass, a divisor of a step's; 0: all.
-            A step's gradient is the sum over its passes, the same but for rounding: TRL divides
-            each pass's loss by the tokens of the whole step.
-        recompute_activations: gradient checkpointing.
+        rows_per_pass: most completions that a process takes through the model at once in training;
+            0 takes all of its step. Fewer need less memory; their gradients are added.
+        recompute_activations: gradient checkpointing: a third more work, a fraction of the memory.
     """
 
     steps: int
@@ -101,44 +104,62 @@ def train_grpo(
             trained, and TRL keeps a copy of it as the reference.
 
     Raises:
+        UserError: the groups of a step cannot be shared whole among the processes.
         InstrumentError: a rate above its limit, or a loss, gradient or weight that is no number.
     """
     quiet_libraries()
     tokenizer = load_tokenizer(model_dir)
     adapter = models is not None and is_adapter(model_dir)
+    if not adapter:
+        check_checkpoint(model_dir)  # TRL loads it by its path
+    base = models.base().dtype if models and adapter else None
+    config = _grpo_config(settings, work_dir / "checkpoints", base)
     log = StepLog(work_dir, settings.steps)
     order = row_order(row_keys, settings.steps, settings.prompts_per_step, settings.seed)
     trainer = GRPOTrainer(
         model=models.load(model_dir, trainable=True) if models and adapter else str(model_dir),
         reward_funcs=[_reward_function(name) for name in settings.reward_weights],
-        args=_grpo_config(settings, work_dir / "checkpoints", from_path=not adapter),
+        args=config,
         train_dataset=Dataset.from_dict({"prompt": order}),
         processing_class=tokenizer.hf,
         rollout_func=_rollout_function(rollout, tokenizer, settings, log),
         callbacks=[LogCallback(log), _CheckpointCallback(log)],
     )
     without_printer(trainer)
-    checkpoint = last_complete_checkpoint(work_dir / "checkpoints", log.whole_until())
-    start = int(checkpoint.name.rpartition("-")[2]) if checkpoint else 0
-    log.keep_until(start)
-    if checkpoint:
-        print(f"resuming at step {start} of {settings.steps} from {checkpoint.name}", flush=True)
+    checkpoint = _resume_point(work_dir / "checkpoints", log, settings.steps)
     with completions_only():
         trainer.train(resume_from_checkpoint=str(checkpoint) if checkpoint else None)
     model = trainer.accelerator.unwrap_model(trainer.model)
     check_weights(settings.steps, model)
-    save_checkpoint(model, tokenizer, out_dir)
-    log.publish(out_dir)
+    if processes.is_first():
+        save_checkpoint(model, tokenizer, out_dir)
+        log.publish(out_dir)
+    processes.wait_for_all()
 
 
-def _grpo_config(settings: GrpoSettings, checkpoint_dir: Path, *, from_path: bool) -> GRPOConfig:
-    batch = settings.prompts_per_step * settings.group_size
-    rows = settings.rows_per_pass or batch
+def _grpo_config(
+    settings: GrpoSettings, checkpoint_dir: Path, base: torch.dtype | None
+) -> GRPOConfig:
+    """Return TRL's settings.
+
+    On a GPU an adapter over a bfloat16 base computes in bfloat16 too; its weights stay float32.
+
+    Args:
+        settings: ours.
+        checkpoint_dir: where checkpoints go.
+        base: number format of the base under an adapter; None trains a whole model.
+    """
+    rows = settings.group_size * groups_per_process(
+        settings.prompts_per_step, processes.num_processes()
+    )
+    rows_per_pass = min(rows, settings.rows_per_pass or rows)
+    assert rows % rows_per_pass == 0, "the config refuses passes of unequal size"
+    has_gpu = torch.cuda.is_available()
     return GRPOConfig(
         output_dir=str(checkpoint_dir),
         max_steps=settings.steps,
-        per_device_train_batch_size=rows,
-        gradient_accumulation_steps=batch // rows,
+        per_device_train_batch_size=rows_per_pass,
+        gradient_accumulation_steps=rows // rows_per_pass,
         num_generations=settings.group_size,
         max_completion_length=settings.max_tokens,
         learning_rate=settings.learning_rate,
@@ -153,9 +174,9 @@ def _grpo_config(settings: GrpoSettings, checkpoint_dir: Path, *, from_path: boo
         ),
         seed=settings.seed % 2**31,
         shuffle_dataset=False,  # the rows come in order
-        model_init_kwargs={"dtype": "float32"} if from_path else None,
-        use_cpu=not torch.cuda.is_available(),
-        bf16=False,
+        model_init_kwargs={"dtype": "float32"} if base is None else None,
+        use_cpu=not has_gpu,
+        bf16=has_gpu and base == torch.bfloat16,
         gradient_checkpointing=settings.recompute_activations,
         logging_steps=1,
         logging_nan_inf_filter=False,  # it would log a loss that is no number as 0
@@ -181,7 +202,8 @@ def _rollout_function(
         batch = rollout(groups, TransformersEngine(model.eval(), tokenizer), step)
         model.train(training)
         _check_lengths(batch, len(prompts))
-        log.keep_rollouts(step, batch.lineage_with_advantages(groups, settings.reward_weights))
+        lineage = batch.lineage_with_advantages(groups, settings.reward_weights)
+        _keep_lineage(log, step, [group.key for group in groups], lineage, settings)
         return {
             "prompt_ids": batch.prompt_ids,
             "completion_ids": batch.completion_ids,
@@ -193,8 +215,35 @@ def _rollout_function(
     return roll_out
 
 
+def _keep_lineage(
+    log: StepLog,
+    step: int,
+    keys: Sequence[str],
+    lineage: Sequence[Mapping[str, Any]],
+    settings: GrpoSettings,
+) -> None:
+    """Keep the rows of all processes, which hand them to the first.
+
+    Raises:
+        InstrumentError: a group is missing, or on two processes.
+    """
+    keys, rows = processes.gathered(keys), processes.gathered(lineage)
+    if len(set(keys)) != settings.prompts_per_step or len(keys) != settings.prompts_per_step:
+        raise InstrumentError(
+            f"step {step} has {settings.prompts_per_step} groups, but its "
+            f"{processes.num_processes()} processes rolled out {sorted(keys)}"
+        )
+    assert len(rows) == len(keys) * settings.group_size, "one row of lineage for each completion"
+    if processes.is_first():
+        log.keep_rollouts(step, rows)
+
+
 def _zero_std_rate(batch: RolloutBatch, settings: GrpoSettings) -> float:
-    weighted = [batch.rewards[name] for name, weight in settings.reward_weights.items() if weight]
+    weighted = [
+        processes.gathered(batch.rewards[name])
+        for name, weight in settings.reward_weights.items()
+        if weight
+    ]
     return zero_std_rate(weighted, settings.group_size)
 
 
@@ -231,6 +280,18 @@ def _reward_function(name: str) -> Callable[..., list[float | None]]:
     return reward
 
 
+def _resume_point(checkpoints: Path, log: StepLog, total: int) -> Path | None:
+    """Return the checkpoint to go on from; the first process finds it and puts the log right."""
+    checkpoint = None
+    if processes.is_first():
+        checkpoint = last_complete_checkpoint(checkpoints, log.whole_until())
+        start = int(checkpoint.name.rpartition("-")[2]) if checkpoint else 0
+        log.keep_until(start)
+        if checkpoint:
+            print(f"resuming at step {start} of {total} from {checkpoint.name}", flush=True)
+    return processes.from_first(checkpoint)
+
+
 def last_complete_checkpoint(directory: Path, logged: int) -> Path | None:
     """Return the newest checkpoint to go on from, and remove those that are none.
 
@@ -263,6 +324,9 @@ class _CheckpointCallback(TrainerCallback):
     ) -> None:
         """Write the mark after the checkpoint's files and the log have been synced."""
         check_weights(state.global_step, kwargs["model"])
+        processes.wait_for_all()  # each has written the state of its random numbers
+        if not state.is_world_process_zero:
+            return
         folder = Path(str(args.output_dir)) / f"checkpoint-{state.global_step}"
         for path in (*folder.rglob("*"), folder, folder.parent):
             sync(path)

@@ -61,12 +61,14 @@ class OracleRollout(Rollout):
             ],
         )
 
-    def _reward(self, prompt_id: str, response: Generation) -> float:
+    def _reward(self, prompt_id: str, response: Generation) -> float | None:
+        if response.failure is not None:
+            return None
         finished = response.finish_reason == "stop"
         return self.quality(prompt_id, response.text) if finished else self.lowest
 
     def _row(
-        self, step: int, place: tuple[str, int], response: Generation, reward: float
+        self, step: int, place: tuple[str, int], response: Generation, reward: float | None
     ) -> dict[str, Any]:
         """Return a row with the columns of the policy's rollouts; there is no rubric to name."""
         prompt_id, sample = place

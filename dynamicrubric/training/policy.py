@@ -1,7 +1,8 @@
 """The policy's rollout: K responses a prompt, scored online by the current generator's rubric.
 
 One rubric serves the K responses of a set. An invalid rubric, or an unscored verdict, leaves its
-responses out (None): nothing unscored becomes a reward.
+responses out (None), and so does an engine that gave no response: nothing unscored becomes a
+reward.
 
 Departure from the paper, which does not say: a response cut at `max_tokens` is unfinished and earns
 the lowest score, 0, whatever its text meets. Rubrics have positive weights only, so no rubric can
@@ -21,6 +22,7 @@ from dynamicrubric.engines.transformers import TransformersEngine
 from dynamicrubric.evaluators.judging import JudgedSet, Judging, ResponseSet, text_hash
 from dynamicrubric.evaluators.writers import RubricWriter
 from dynamicrubric.seeds import derive_seed
+from dynamicrubric.training.processes import gathered
 from dynamicrubric.training.rollout import Rollout, RolloutBatch, RowGroup
 from dynamicrubric.types import Rubric, Score
 
@@ -63,8 +65,9 @@ class PolicyRollout(Rollout):
                 (score for one in judged for score in one.scores), responses, strict=True
             )
         ]
-        metrics = self.judging.check_rates(f"step {step}", judged)
-        metrics.update(_response_rates(judged))
+        everybodys = gathered(judged)  # limits hold for a step, whoever rolls it out
+        metrics = self.judging.check_rates(f"step {step}", everybodys)
+        metrics.update(_response_rates(everybodys))
         return RolloutBatch(
             prompt_ids=[list(request.prompt_ids) for request in requests],
             completion_ids=[list(response.token_ids) for response in responses],
@@ -138,8 +141,7 @@ def response_sets(
     """Return a step's responses as one set a group."""
     sets, start = [], 0
     for key, size in groups:
-        texts = tuple(response.text for response in responses[start : start + size])
-        sets.append(ResponseSet(key, prompts[key], texts))
+        sets.append(ResponseSet.of(key, prompts[key], responses[start : start + size]))
         start += size
     return sets
 

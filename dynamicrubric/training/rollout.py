@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple, Protocol
 
 from dynamicrubric.engines.transformers import TransformersEngine
 from dynamicrubric.rewards import combine_advantages
+from dynamicrubric.training import processes
 
 
 class RowGroup(NamedTuple):
@@ -58,6 +59,27 @@ class RolloutBatch:
             {**row, "advantage": advantage}
             for row, advantage in zip(self.lineage, advantages, strict=True)
         ]
+
+
+def billed(rollout: Rollout, spent: Callable[[], Mapping[str, float]]) -> Rollout:
+    """Return a rollout whose metrics say what a step's calls to paid endpoints came to.
+
+    Args:
+        rollout: samples and rewards.
+        spent: what was spent since it was last asked.
+    """
+
+    def roll_out(groups: Sequence[RowGroup], engine: TransformersEngine, step: int) -> RolloutBatch:
+        batch = rollout(groups, engine, step)
+        first, *others = processes.gathered([spent()])  # what is logged is of all of them
+        costs = {
+            name: value + sum(part[name] for part in others)
+            for name, value in first.items()
+            if all(name in part for part in others)  # else it is not known
+        }
+        return replace(batch, metrics={**batch.metrics, **costs})
+
+    return roll_out
 
 
 class Rollout(Protocol):

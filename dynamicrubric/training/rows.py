@@ -44,6 +44,26 @@ def row_order(row_keys: Sequence[str], steps: int, rows_per_step: int, seed: int
     return rows[: steps * rows_per_step]
 
 
+def groups_per_process(prompts_per_step: int, num_processes: int) -> int:
+    """Return how many of a step's groups each process rolls out.
+
+    >>> groups_per_process(8, 4)
+    2
+
+    Raises:
+        UserError: a group would be cut.
+    """
+    groups, left = divmod(prompts_per_step, num_processes)
+    if left or not groups:
+        raise UserError(
+            doing="training in several processes",
+            got=f"prompts_per_step = {prompts_per_step} and {num_processes} processes",
+            expected="the same number of whole groups on each",
+            remedy="make prompts_per_step a multiple of runtime.processes",
+        )
+    return groups
+
+
 def whole_groups(prompts: Sequence[str], group_size: int) -> list[RowGroup]:
     """Return the groups of a step's rows, asserting that none is cut in two.
 

@@ -38,6 +38,9 @@ _TRL_METRICS: Final[dict[str, str]] = {
     "rewards/true_quality/mean": "true_quality",
 }
 
+_OURS: Final = ("rate/", "cost/")
+"""What the names of our own rollouts' metrics begin with."""
+
 
 class StepLog:
     """The live log (`metrics.jsonl`) and the rollouts of each step, in the work directory."""
@@ -140,13 +143,14 @@ class LogCallback(TrainerCallback):
         if "train_runtime" in logs:
             return
         named = {ours: logs.get(theirs) for theirs, ours in _TRL_METRICS.items()}
-        named |= {name: value for name, value in logs.items() if name.startswith("rate/")}
+        named |= {name: value for name, value in logs.items() if name.startswith(_OURS)}
         # TRL logs None where every row was left out: no figure is better than a made-up one.
         metrics = {name: float(value) for name, value in named.items() if value is not None}
-        self._log.write(state.global_step, metrics)
-        line = progress_line(state.global_step, state.max_steps, metrics)
-        if line:
-            print(line, flush=True)
+        if state.is_world_process_zero:
+            self._log.write(state.global_step, metrics)
+            line = progress_line(state.global_step, state.max_steps, metrics)
+            if line:
+                print(line, flush=True)
         check_step(state.global_step, metrics)
 
 

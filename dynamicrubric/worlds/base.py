@@ -13,7 +13,7 @@ from dynamicrubric.types import Rubric
 if TYPE_CHECKING:
     from dynamicrubric.config import VerifierConfig
     from dynamicrubric.engines.base import Verifier
-    from dynamicrubric.engines.models import Models
+    from dynamicrubric.engines.choice import Engines
 
 WORLD_FILE: Final = "world.json"
 """In a prepared folder: which world it is of. Without it, it is of the embedded one."""
@@ -63,8 +63,8 @@ class World(Protocol):
         """
         ...
 
-    def verifier(self, settings: VerifierConfig, models: Models) -> Verifier:
-        """Return the frozen verifier; one that is a language model shares the step's base."""
+    def verifier(self, settings: VerifierConfig, engines: Engines) -> Verifier:
+        """Return the frozen verifier; one that is a language model is one of the step's engines."""
         ...
 
     def rules(self, max_items: int) -> Rubric:

@@ -117,6 +117,9 @@ def load_text(tmp_path: Path, text: str) -> Config:
         ("backbone.num_heads", 5, ["hidden_size 96", "num_heads 5"]),
         ("backbone.num_heads", 32, ["hidden_size 96", "num_heads 32", "even"]),
         ("runtime.slots", 0, ["runtime.slots = 0", "or equal to 1"]),
+        ("runtime.processes", 3, ["prompts_per_step is 8", "runtime.processes 3", "whole"]),
+        ("runtime.rows_per_pass", 7, ["runtime.rows_per_pass is 7", "64 rows", "divide"]),
+        ("runtime.processes", 16, ["prompts_per_step is 8", "runtime.processes 16", "whole"]),
         # more prompts in a step than the world has for training: 240 - 48
         (
             "recipe.generator",

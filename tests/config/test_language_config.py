@@ -16,6 +16,7 @@ from dynamicrubric.config import Config, LanguageConfig, PretrainedConfig, parse
 from dynamicrubric.errors import UserError
 from dynamicrubric.plan import expand, plan_document
 from dynamicrubric.problems import all_problems
+from dynamicrubric.worlds.language.sources import fingerprints
 
 ROOT = Path(__file__).resolve().parents[2]
 PROFILE = (ROOT / "profiles" / "smollm2.yaml").read_text(encoding="utf-8")
@@ -100,9 +101,7 @@ def test_new_settings_at_their_defaults_are_in_no_document(params_text: str) -> 
     }  # fmt: skip
 
 
-@pytest.mark.parametrize(
-    ("rows", "said"), [(3, "batch_size is 8, which has to be a multiple"), (-1, "greater than")]
-)
+@pytest.mark.parametrize(("rows", "said"), [(3, "so it has to divide them"), (-1, "greater than")])
 def test_passes_that_cut_a_batch_unevenly_are_refused(
     document: dict[str, Any], rows: int, said: str
 ) -> None:
@@ -148,6 +147,30 @@ def test_plan_of_another_file_has_other_cells(
     assert first["cells"].keys() == second["cells"].keys()
     ids = [{entry["id"] for entry in found["cells"].values()} for found in (first, second)]
     assert not ids[0] & ids[1]
+
+
+@pytest.mark.parametrize("size", [1, 5_000, 1 << 20, (1 << 20) + 1, 300 << 20])
+def test_base_of_other_weights_and_the_same_size_is_another_source(
+    tmp_path: Path, document: dict[str, Any], size: int
+) -> None:
+    (tmp_path / "a.jsonl").write_text("one\n", encoding="utf-8")
+    here = changed(document, "world.anchors", [str(tmp_path / "a.jsonl")])
+    config = Config.model_validate(changed(here, "backbone.checkpoint", str(tmp_path / "base")))
+    assert isinstance(config.world, LanguageConfig)
+    assert isinstance(config.backbone, PretrainedConfig)
+    (tmp_path / "base").mkdir()
+    weights = tmp_path / "base" / "model.safetensors"
+    found = set()
+    for place in (None, 0, size - 1):
+        with weights.open("wb") as stream:
+            stream.truncate(size)  # a hole: 300 MiB of it take no disk
+            if place is not None:
+                stream.seek(place)
+                stream.write(b"\x01")
+        (*_, base) = fingerprints(config.world, config.backbone)
+        found.add(base["content"])
+        assert fingerprints(config.world, config.backbone)[-1] == base
+    assert len(found) == min(3, 1 + size)
 
 
 def test_planning_the_profile_imports_no_torch(tmp_path: Path) -> None:

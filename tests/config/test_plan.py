@@ -112,6 +112,7 @@ def test_plan_path_walks_from_the_warm_start_through_its_own_cells(
         assert [cell.recipe.round for cell in cells] == [0, 1, 2, 3]
         before = ["data/warm", "data/warm", cells[1].directory, cells[2].directory]
         assert [cell.prev for cell in cells] == before
+        assert [cell.before for cell in cells] == [None, *(cell.directory for cell in cells[:-1])]
 
 
 def test_plan_cells_come_after_the_cell_they_start_from(document: dict[str, Any]) -> None:

@@ -81,8 +81,8 @@ def test_parse_rubric_invalid_text_has_its_named_reason(text: str, reason: str) 
 
 
 def test_parse_rubric_table_covers_every_reason() -> None:
-    # Tested below, or not for a parser to find: uncheckable is the verifier's word.
-    elsewhere = {"truncated", "too_few_items", "uncheckable_criterion"}
+    # Tested below, or not for a parser to find: the verifier's word and the engine's.
+    elsewhere = {"truncated", "too_few_items", "uncheckable_criterion", "failed"}
     assert set(INVALID.values()) | elsewhere == {reason.value for reason in InvalidReason}
 
 

@@ -67,7 +67,9 @@ def test_hub_data_set_is_streamed_from_a_folder_in_its_layout(
 
 def test_hub_data_set_that_is_not_there_is_a_sentence(tmp_path: Path) -> None:
     pytest.importorskip("datasets")
-    with pytest.raises(UserError, match=r"streaming .*absent from the hub"):
+    with pytest.raises(UserError, match=r"streaming .* from the hub"):
+        read(f"hub:{tmp_path}")
+    with pytest.raises(UserError, match="reading the name"):
         read(f"hub:{tmp_path / 'absent'}")
 
 

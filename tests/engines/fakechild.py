@@ -48,18 +48,20 @@ class FakeModel:
             "pid": os.getpid(),
         }
 
-    def complete(self, request: dict[str, Any], sampling: dict[str, Any]) -> dict[str, Any]:
+    def complete(
+        self, request: dict[str, Any], sampling: dict[str, Any], adapter: str = ""
+    ) -> dict[str, Any]:
         ids = request["prompt_ids"]
         tokens: list[int] = []
         while len(tokens) < sampling["max_tokens"]:
             seed = request["seed"] if sampling["temperature"] else 0
-            draw = share(ids, tokens, seed, self.shift)
+            draw = share(ids, tokens, seed, self.shift, adapter)
             ends = sampling["end_ids"]
             tokens.append(ends[0] if ends and draw < 0.1 else 20 + int(draw * 50))
             if tokens[-1] in ends:
                 break
         told = sampling["label_ids"] or range(30, 30 + sampling["logprobs"])
-        top = [[[i, self.logprob(ids, i, len(told))] for i in told] for _ in tokens]
+        top = [[[i, self.logprob(ids, i, len(told), adapter)] for i in told] for _ in tokens]
         return {
             "id": request["id"],
             "token_ids": tokens,
@@ -68,8 +70,8 @@ class FakeModel:
             "top": top,
         }
 
-    def logprob(self, ids: list[int], token: int, of: int) -> float:
-        return math.log(share(ids, token, self.shift) / max(of, 1))
+    def logprob(self, ids: list[int], token: int, of: int, adapter: str) -> float:
+        return math.log(share(ids, token, self.shift, adapter) / max(of, 1))
 
 
 def main() -> None:
@@ -102,7 +104,8 @@ def answer(model: FakeModel, message: dict[str, Any], requests: Any, replies: An
         replies.flush()
     if model.does == "tell":
         (model.checkpoint / "asked.json").write_text(json.dumps(message))
-    results = [model.complete(one, message["sampling"]) for one in asked]
+    adapter = (message["adapter"] or {}).get("hash", "")
+    results = [model.complete(one, message["sampling"], adapter) for one in asked]
     protocol.write_message(replies, {"progress": [len(asked), len(asked)]})
     if model.does == "lose one":
         results = results[:-1]

@@ -7,18 +7,22 @@ from __future__ import annotations
 
 import json
 import sys
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any, cast
 
 import pytest
+import torch
 from chatmodel import chat_tokenizer
-from transformers import PreTrainedTokenizerFast
+from transformers import PreTrainedModel, PreTrainedTokenizerFast
 
 from dynamicrubric.config import Sampling
 from dynamicrubric.engines import vllm_child
 from dynamicrubric.engines.base import GenerateRequest, JudgeRequest
 from dynamicrubric.engines.chat import chat_frame, template_ids
-from dynamicrubric.engines.codec import codec_of
+from dynamicrubric.engines.chattokenizer import ChatTokenizer
 from dynamicrubric.engines.questions import render_questions
+from dynamicrubric.engines.transformers import TransformersEngine
 from dynamicrubric.engines.vllm import VllmEngine
 from dynamicrubric.engines.vllm_process import VllmConfig
 from dynamicrubric.prompts.chat import Message
@@ -117,23 +121,72 @@ def test_response_that_spells_control_tokens_reaches_vllm_as_content(
         assert found[0] == found[1]
 
 
-def test_codec_ends_at_the_end_tokens_of_tokenizer_and_generation_config(
+def test_completions_end_at_the_end_tokens_of_tokenizer_and_generation_config(
     tokenizer: PreTrainedTokenizerFast, checkpoint: Path
 ) -> None:
     """Case 19."""
     turn, text = tokenizer.convert_tokens_to_ids(["<|im_end|>", "<|end|>"])
-    assert codec_of(tokenizer, checkpoint).end_ids == {turn}
+    assert ChatTokenizer.load(checkpoint).end_ids == {turn}
     for listed in (text, [text, turn], [text]):
         (checkpoint / "generation_config.json").write_text(json.dumps({"eos_token_id": listed}))
-        assert codec_of(tokenizer, checkpoint).end_ids == {turn, text}
+        assert ChatTokenizer.load(checkpoint).end_ids == {turn, text}
 
 
-def test_codec_keeps_control_tokens_out_of_texts_and_contents(
+def test_tokenizer_keeps_control_tokens_out_of_texts_and_contents(
     tokenizer: PreTrainedTokenizerFast, checkpoint: Path
 ) -> None:
-    codec = codec_of(tokenizer, checkpoint)
+    chats = ChatTokenizer.load(checkpoint)
     ids = tokenizer("Dear Anna", add_special_tokens=False)["input_ids"]
-    assert codec.decode([tokenizer.bos_token_id, *ids, tokenizer.eos_token_id]) == "Dear Anna"
-    assert "".join(map(codec.text_of, ids)) == "Dear Anna"
-    assert codec.content_ids.isdisjoint(tokenizer.added_tokens_decoder)
-    assert codec.content_ids.issuperset(ids)
+    assert chats.decode([tokenizer.bos_token_id, *ids, tokenizer.eos_token_id]) == "Dear Anna"
+    assert "".join(map(chats.text_of, ids)) == "Dear Anna"
+    assert chats.content_ids.isdisjoint(tokenizer.added_tokens_decoder)
+    assert chats.content_ids.issuperset(ids)
+
+
+def test_tokenizer_keeps_the_marks_of_thinking_and_hides_every_control_token(
+    chat_tokenizer: Callable[..., PreTrainedTokenizerFast],
+) -> None:
+    hf = chat_tokenizer()
+    chats = ChatTokenizer(hf)
+    body = chats.content("yes")
+    think, close, start = hf.convert_tokens_to_ids(["<think>", "</think>", "<|im_start|>"])
+    ids = [think, *body, close, *body, start, chats.eos_id]
+    assert chats.decode(ids) == "<think>yes</think>yes"
+    assert chats.pad_id not in chats.end_ids
+
+
+def test_thinking_is_no_part_of_a_transformers_generation(
+    chat_tokenizer: Callable[..., PreTrainedTokenizerFast],
+) -> None:
+    chats = ChatTokenizer(chat_tokenizer())
+    think, close = chats.hf.convert_tokens_to_ids(["<think>", "</think>"])
+    yes, no = chats.content("yes"), chats.content("no")
+    engine = TransformersEngine(_saying([think, *no, close, *yes, chats.eos_id]), chats)
+    sampling = Sampling(temperature=1.0, min_p=0.0, max_tokens=12)
+    (found,) = engine.generate([GenerateRequest(chats.policy_prompt("Really"), 1)], sampling)
+    assert (found.text, found.finish_reason) == ("yes", "stop")
+    assert found.token_ids[0] == think
+    short = Sampling(temperature=1.0, min_p=0.0, max_tokens=2)
+    (cut,) = engine.generate([GenerateRequest(chats.policy_prompt("Really"), 1)], short)
+    assert (cut.text, cut.finish_reason) == ("", "length")
+    opened = [*chats.policy_prompt("Really"), think]
+    engine = TransformersEngine(_saying([*no, close, *yes, chats.eos_id]), chats)
+    (found,) = engine.generate([GenerateRequest(opened, 1)], sampling)
+    assert found.text == "yes"
+
+
+def _saying(line: list[int]) -> PreTrainedModel:
+    return cast("PreTrainedModel", Says(line))
+
+
+class Says:
+    """A model at the process's edge that says its line, whatever it is asked."""
+
+    device = torch.device("cpu")
+
+    def __init__(self, line: list[int]) -> None:
+        self._line = line
+
+    def generate(self, input_ids: torch.Tensor, generation_config: Any, **_: object) -> Any:
+        said = torch.tensor([self._line[: generation_config.max_new_tokens]])
+        return torch.cat([input_ids, said.expand(len(input_ids), -1)], dim=1)

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import copy
 import json
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -27,6 +29,7 @@ from dynamicrubric.engines.transformers import (
     pad_left,
     sequence_logprobs,
 )
+from dynamicrubric.errors import UserError
 from dynamicrubric.prompts.frames import generator_prompt, policy_prompt
 
 TEXTS = ["Write", "Write to Anna, from Lisbon, for the wedding", "Write to Ben " * 12]
@@ -104,6 +107,48 @@ def always(model: PreTrainedModel, logits: torch.Tensor) -> PreTrainedModel:
     head.bias = torch.nn.Parameter(logits)
     found.lm_head = head
     return found
+
+
+class Ends:
+    """The frames' tokenizer with a second token that ends a completion (case 19)."""
+
+    def __init__(self, tokenizer: FrameTokenizer, *others: int) -> None:
+        self._tokenizer = tokenizer
+        self.end_ids = tokenizer.end_ids | set(others)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._tokenizer, name)
+
+
+def test_completion_ends_at_whichever_end_token_comes_first(
+    model: PreTrainedModel, tokenizer: FrameTokenizer
+) -> None:
+    logits = torch.full((len(tokenizer.hf),), -60.0)
+    logits[torch.tensor([40, 41, 77, tokenizer.eos_id])] = 0.0
+    engine = TransformersEngine(always(model, logits), Ends(tokenizer, 77))
+    ids = policy_prompt(tokenizer, "Write")
+    found = run(engine, [GenerateRequest(ids, seed) for seed in range(60)], max_tokens=8)
+    stopped = [one for one in found if one.finish_reason == "stop"]
+    assert {one.token_ids[-1] for one in stopped} == {77, tokenizer.eos_id}
+    for one in found:
+        body = one.token_ids[:-1] if one in stopped else one.token_ids
+        assert set(body) <= {40, 41}
+
+
+def test_checkpoints_own_sampling_defaults_do_not_hold(
+    model: PreTrainedModel, tokenizer: FrameTokenizer, requests: list[GenerateRequest]
+) -> None:
+    expected = run(TransformersEngine(model, tokenizer), requests)
+    changed = copy.deepcopy(model)
+    changed.generation_config.repetition_penalty = 3.0
+    changed.generation_config.no_repeat_ngram_size = 1
+    changed.generation_config.min_new_tokens = 9
+    assert run(TransformersEngine(changed, tokenizer), requests) == expected
+
+
+def test_folder_that_is_not_there_is_not_looked_for_on_the_hub(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match=r"no config\.json"):
+        load_model(tmp_path / "absent")
 
 
 @pytest.mark.parametrize("min_p", [0.0, 0.1, 0.4])
@@ -279,8 +324,10 @@ def test_model_folder_with_code_of_its_own_is_refused_unrun(
     own_code = {"AutoConfig": "evil.C", "AutoModelForCausalLM": "evil.M"}
     hostile = {**json.loads(config), "model_type": "evil", "auto_map": own_code}
     (tmp_path / "config.json").write_text(json.dumps(hostile))
-    with pytest.raises(ValueError, match=r"trust_remote_code|evil"):
+    with pytest.raises(UserError, match="auto_map"):
         load_model(tmp_path)
+    with pytest.raises(ValueError, match=r"trust_remote_code|evil"):
+        load_model(str(tmp_path))  # as a name on the hub
     assert not mark.exists()
 
 
@@ -290,5 +337,7 @@ def test_model_folder_with_pickled_weights_is_refused(
     model.save_pretrained(str(tmp_path))
     (tmp_path / "model.safetensors").unlink()
     torch.save(model.state_dict(), tmp_path / "pytorch_model.bin")
-    with pytest.raises(OSError, match="safetensors"):
+    with pytest.raises(UserError, match="safetensors"):
         load_model(tmp_path)
+    with pytest.raises(OSError, match="safetensors"):
+        load_model(str(tmp_path))

@@ -13,11 +13,11 @@ from typing import Any
 
 import psutil
 import pytest
+from faketokenizer import FakeTokenizer
 
 from dynamicrubric.config import Sampling
 from dynamicrubric.engines import vllm_child
 from dynamicrubric.engines.base import GenerateRequest, Generation, JudgeRequest
-from dynamicrubric.engines.codec import Codec
 from dynamicrubric.engines.identity import checkpoint_hash
 from dynamicrubric.engines.vllm import VllmEngine
 from dynamicrubric.engines.vllm_process import VllmConfig, child_environment
@@ -30,13 +30,6 @@ SAMPLING = Sampling(temperature=1.0, min_p=0.0, max_tokens=6)
 END, THINK, CLOSE = 2, 3, 4
 WORDS = {END: "<end>", THINK: "<think>", CLOSE: "</think>", 30: "yes", 31: " Yes", 32: "no"}
 
-CODEC = Codec(
-    decode=lambda ids: " ".join(WORDS.get(i, f"w{i}") for i in ids if i != END),
-    text_of=lambda i: WORDS.get(i, f"w{i}"),
-    end_ids=frozenset({END}),
-    content_ids=frozenset(range(5, 90)),
-)
-
 
 def frame(ending: tuple[int, ...] = (8,)) -> ChatFrame:
     """A chat frame whose contents are one id a word."""
@@ -46,6 +39,10 @@ def frame(ending: tuple[int, ...] = (8,)) -> ChatFrame:
         lambda text: [40 + len(word) % 40 for word in text.split()],
         marks,
     )
+
+
+def tokenizer_with(chats: ChatFrame | None) -> FakeTokenizer:
+    return FakeTokenizer(WORDS, ends={END}, contents=range(5, 90), frame=chats)
 
 
 class Bench:
@@ -66,11 +63,12 @@ class Bench:
 
     def engine(self, checkpoint: Path, **options: Any) -> VllmEngine:
         settings = options.pop("settings", {})
+        tokenizer = tokenizer_with(options.pop("frame", None))
         engine = VllmEngine(
             "policy",
             checkpoint,
             VllmConfig(python=sys.executable, dtype="float32", **settings),
-            CODEC,
+            tokenizer,
             log_dir=self.folder / "logs",
             on_progress=self.told.append,
             script=SCRIPT,
@@ -103,7 +101,7 @@ def test_generations_come_in_order_with_tokens_text_reason_and_log_probabilities
     assert {one.finish_reason for one in found} == {"stop", "length"}
     for one in found:
         assert (one.token_ids[-1] == END) == (one.finish_reason == "stop")
-        assert one.text == CODEC.decode(one.token_ids)
+        assert one.text == tokenizer_with(None).decode(one.token_ids)
         assert one.logprobs == (-1.0,) * len(one.token_ids)
 
 
@@ -120,7 +118,25 @@ def test_seed_reaches_the_engine_whole(bench: Bench) -> None:
         "logprobs": 1,
         "label_ids": [],
         "end_ids": [END],
+        "schema": None,
     }
+
+
+def test_schema_reaches_an_engine_that_was_started_for_one(bench: Bench) -> None:
+    folder = bench.checkpoint(does="tell")
+    engine = bench.engine(folder, settings={"constrained": True})
+    engine.generate([GenerateRequest([7, 40], 1)], SAMPLING, {"type": "array"})
+    asked = json.loads((folder / "asked.json").read_text())
+    assert asked["sampling"]["schema"] == {"type": "array"}
+
+
+def test_schema_is_refused_where_it_would_not_be_kept_to(bench: Bench) -> None:
+    free = bench.engine(bench.checkpoint())
+    with pytest.raises(UserError, match="constrained"):
+        free.generate([GenerateRequest([7, 40], 1)], SAMPLING, {"type": "array"})
+    engine = bench.engine(bench.checkpoint(), settings={"constrained": True})
+    with pytest.raises(UserError, match="thinking"):
+        engine.generate([GenerateRequest([7, THINK], 1)], SAMPLING, {"type": "array"})
 
 
 def test_prompt_too_long_fails_alone_and_shifts_nothing(bench: Bench) -> None:
@@ -246,7 +262,7 @@ def test_probe_prompt_is_longer_than_a_block_of_the_cache(bench: Bench) -> None:
     engine = bench.engine(bench.checkpoint())
     prompt = engine.probe_prompt()
     assert len(prompt) == 257
-    assert CODEC.content_ids.issuperset(prompt)
+    assert engine.tokenizer.content_ids.issuperset(prompt)
 
 
 @pytest.mark.parametrize("does", ["other checkpoint", "no prefix caching"])
@@ -314,7 +330,7 @@ def test_missing_interpreter_says_how_to_build_one(bench: Bench) -> None:
             "policy",
             bench.checkpoint(),
             VllmConfig(python=missing),
-            CODEC,
+            tokenizer_with(None),
             log_dir=bench.folder / "logs",
         )
 

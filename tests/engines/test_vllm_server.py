@@ -15,11 +15,11 @@ import pytest
 pytest.importorskip("openai", reason="the optional extra `openai` is not installed")
 
 from fakeendpoint import Answer, Asked, FakeEndpoint, failure, serving
+from faketokenizer import FakeTokenizer
 
 from dynamicrubric.config import Sampling
 from dynamicrubric.engines.access import EndpointConfig
 from dynamicrubric.engines.base import GenerateRequest, JudgeRequest
-from dynamicrubric.engines.codec import Codec
 from dynamicrubric.engines.endpoint import Endpoint
 from dynamicrubric.engines.identity import Probe, checkpoint_hash
 from dynamicrubric.engines.vllm_server import VllmServer
@@ -30,17 +30,12 @@ SAMPLING = Sampling(temperature=0.5, min_p=0.1, max_tokens=40)
 MODELS = {"object": "list", "data": [{"id": "tiny", "max_model_len": 600}]}
 PROBE = tuple(range(10, 50))
 WORDS = {30: "yes", 31: " Yes", 32: "no"}
-CODEC = Codec(
-    decode=lambda ids: " ".join(f"w{i}" for i in ids if i != 2),
-    text_of=lambda i: WORDS.get(i, f"w{i}"),
-    end_ids=frozenset({2, 9}),
-    content_ids=frozenset(range(10, 90)),
-)
 FRAME = ChatFrame.from_template(
     lambda messages: "<a>" + "".join(text for _, text in messages) + "<b>",
     lambda text: [40 + len(word) % 40 for word in text.split()],
     {"<a>": 7, "<b>": 8},
 )
+TOKENIZER = FakeTokenizer(WORDS, ends={2, 9}, contents=range(10, 90), frame=FRAME)
 
 
 class FakeServer:
@@ -114,10 +109,9 @@ class Bench:
             "verifier",
             self.checkpoint(weights),
             Endpoint(config, pause=lambda _: None),
-            CODEC,
+            TOKENIZER,
             expected=answered_by(weights),
             tolerance=1e-6,
-            frame=FRAME,
             **options,
         )
 
@@ -211,6 +205,12 @@ def test_reload_on_a_server_that_answers_from_a_stale_cache_is_refused(bench: Be
     server.weights = 2
     with pytest.raises(InstrumentError, match="prefix cache of earlier ones"):
         engine.reload(bench.checkpoint(2), answered_by(2))
+    asked = len(bench.fake.asked)
+    with pytest.raises(InstrumentError, match="a reload failed"):
+        engine.generate([GenerateRequest([7], 1)], SAMPLING)
+    assert len(bench.fake.asked) == asked
+    server.weights = 1
+    engine.reload(bench.checkpoint(1), answered_by(1))
     assert engine.identity.checkpoint == checkpoint_hash(bench.checkpoint(1))
 
 

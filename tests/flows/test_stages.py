@@ -50,14 +50,17 @@ def test_stages_are_those_of_dvc_yaml(plan: Plan, stages: list[Stage]) -> None:
     assert {stage.name for stage in stages} == expected
 
 
-def test_round_waits_for_the_round_it_starts_from(plan: Plan, stages: list[Stage]) -> None:
+def test_round_waits_for_the_round_before_round_zero_for_the_warm_starts(
+    plan: Plan, stages: list[Stage]
+) -> None:
     by_name = {stage.name: stage for stage in stages}
     for cell in plan.cells.values():
-        after = by_name[f"round@{cell.key}"].after
-        if cell.recipe.round == 1:
-            assert after == ("warm_start@policy", "warm_start@generator")
-        else:
-            assert [f"data/runs/{name.partition('@')[2]}" for name in after] == [cell.prev]
+        (before,) = by_name[f"round@{cell.key}"].after
+        kind, _, key = before.partition("@")
+        assert f"data/runs/{key}" == cell.before
+        assert kind == ("start" if cell.recipe.round == 1 else "round")
+    for key in plan.starts:
+        assert by_name[f"start@{key}"].after == ("warm_start@policy", "warm_start@generator")
 
 
 def test_compare_waits_for_every_cell_and_grid(plan: Plan, stages: list[Stage]) -> None:

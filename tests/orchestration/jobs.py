@@ -111,3 +111,53 @@ def _announce(pid_path: str) -> None:
     half_written = Path(pid_path + ".part")
     half_written.write_text(str(os.getpid()), encoding="utf-8")
     half_written.rename(pid_path)
+
+
+def _rank() -> int:
+    return int(os.environ["RANK"])
+
+
+def report_rank(folder: str) -> None:
+    import psutil
+
+    from dynamicrubric.training import processes
+
+    def listening(pid: int) -> list[str]:
+        found = psutil.Process(pid).net_connections(kind="inet")
+        return [one.laddr.ip for one in found if one.status == psutil.CONN_LISTEN]
+
+    facts = {
+        "is_first": processes.is_first(),
+        "gathered": processes.gathered([[_rank(), place] for place in range(2)]),
+        "from_first": processes.from_first(_rank()),
+        "listening": listening(os.getpid()),
+        "launcher_listening": listening(os.getppid()),
+    }
+    processes.wait_for_all()
+    Path(folder, f"rank-{_rank()}.json").write_text(json.dumps(facts), encoding="utf-8")
+
+
+def _wait_for_the_second(folder: str) -> None:
+    from dynamicrubric.training import processes
+
+    if _rank() == 0:
+        Path(folder, "waiting").write_text(str(os.getpid()), encoding="utf-8")
+    processes.wait_for_all()  # both are here
+    if _rank() == 0:
+        processes.wait_for_all()  # where the second never comes
+
+
+def fail_on_second(folder: str) -> None:
+    _wait_for_the_second(folder)
+    raise InstrumentError(f"the verifier is down on process {_rank()}")
+
+
+def kill_second(folder: str) -> None:
+    _wait_for_the_second(folder)
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+def wait_for_ever(folder: str) -> None:
+    Path(folder, "launcher").write_text(str(os.getppid()), encoding="utf-8")
+    Path(folder, f"pid-{_rank()}").write_text(str(os.getpid()), encoding="utf-8")
+    time.sleep(3600)

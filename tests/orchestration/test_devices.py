@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import os
 import subprocess
+from typing import Any
 
 import pytest
 
@@ -119,10 +120,62 @@ def test_gpu_steps_of_two_clones_take_the_same_lock(two_gpus, tmp_path, params_t
     assert asked[0]["devices"] == [B]
 
 
-def test_launch_takes_the_locks_it_is_given(bench, tmp_path):
+@pytest.mark.parametrize("processes", [1, 2])
+def test_gpu_step_of_a_study_with_two_processes_holds_both_gpus_and_shows_what_it_needs(
+    two_gpus, tmp_path, params_text, monkeypatch, processes
+):
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "0,1")
+    text = params_text.replace("slots: 2", "slots: 1\n  processes: 2")
+    (tmp_path / "params.yaml").write_text(text)
+    study = Study(tmp_path)
+    asked: list[dict[str, object]] = []
+
+    def launched(target: str, arguments: dict[str, Any], **options: object) -> Usage:
+        asked.append({"target": target, "given": arguments, **options})
+        given = arguments if processes == 1 else arguments["kwargs"]
+        (tmp_path / given["out_dir"] / "weights.bin").write_text("x")
+        return Usage(1.0, 0.0, 0)
+
+    monkeypatch.setattr("tasks.study.launch", launched)
+    study.run_gpu_step(
+        StepRequest("train_policy", 1, {}, {}),
+        study.root / "data/policy",
+        lambda dirs: {"out_dir": str(dirs.out)},
+        group="cell",
+        processes=processes,
+    )
+    (job,) = asked
+    assert job["locks"] == [two_gpus / f"gpu-{A}-0.lock"]
+    assert job["more_locks"] == [(two_gpus / f"gpu-{B}-0.lock",)]
+    assert job["devices"] == [A if processes == 1 else f"{A},{B}"]
+    if processes == 2:
+        assert job["target"] == "tasks.ranks:run_in_ranks"
+        assert job["given"]["target"] == "dynamicrubric.steps:train_policy"
+        assert job["given"]["num_processes"] == 2
+
+
+def test_gpu_slots_of_several_processes_have_a_gpu_for_each(two_gpus, monkeypatch):
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "1,0")
+    first, second = gpu_slots(2, 2)
+    assert [slot.visible(2) for slot in (first, second)] == [f"{A},{B}"] * 2
+    assert first.visible(1) == A
+    single = {slot.device: slot.lock for slot in gpu_slots(2)}
+    assert (first.lock, *first.other_locks) == (single[A], single[B])
+    assert not {first.lock, *first.other_locks} & {second.lock, *second.other_locks}
+
+
+def test_gpu_slots_of_more_processes_than_gpus_are_refused(two_gpus, monkeypatch):
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "0,1")
+    with pytest.raises(UserError, match=r"runtime\.processes 3 and 2 GPUs"):
+        gpu_slots(1, 3)
+
+
+@pytest.mark.parametrize("held", ["own", "another"])
+def test_launch_takes_the_locks_it_is_given(bench, tmp_path, held):
     lock = tmp_path / "machine" / "gpu-x-0.lock"
+    another = lock.with_name("gpu-y-0.lock")
     lock.parent.mkdir()
-    holder = bench.python(HOLD, lock, stdin=subprocess.PIPE)
+    holder = bench.python(HOLD, lock if held == "own" else another, stdin=subprocess.PIPE)
     assert holder.stdout.readline() == "held\n"
     told: list[str] = []
 
@@ -139,11 +192,13 @@ def test_launch_takes_the_locks_it_is_given(bench, tmp_path):
         slots_dir=tmp_path / "slots",
         num_slots=1,
         what="a job",
-        devices=["GPU-x"],
+        devices=["GPU-x,GPU-y"],
         locks=[lock],
+        more_locks=[[another]],
         on_wait=end_holder,
     )
     close_hosts()
     assert "train_policy of another clone" in told[0]
-    assert '"devices": "GPU-x"' in path.read_text()
-    SlotLock.at([lock]).acquire("next").release()
+    assert '"devices": "GPU-x,GPU-y"' in path.read_text()
+    for path in (lock, another):
+        SlotLock.at([path]).acquire("next").release()

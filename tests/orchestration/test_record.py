@@ -16,12 +16,14 @@ import pytest
 
 from dynamicrubric.errors import InstrumentError, UserError
 from tasks.identity import canonical_json, changed_fields
+from tasks.keeping import keep_artefacts
 from tasks.record import (
     BuildDirs,
     StepRequest,
     carry,
     differences,
     find_finished,
+    keep,
     load_artefact,
     prune_work,
     run_step,
@@ -574,3 +576,40 @@ def test_record_git_commit_absent_is_fine(out, work, monkeypatch):
     assert run_step(REQUEST, out, work, Builder()).record.provenance["git_commit"] is None
     assert "python" in load_artefact(out).record.provenance["packages"]
     assert sys.version.startswith(load_artefact(out).record.provenance["packages"]["python"])
+
+
+def test_run_step_finds_what_was_kept_of_a_pulled_artefact_after_its_out_was_emptied(
+    out, work, tmp_path
+):
+    run_step(REQUEST, out, tmp_path / "elsewhere", Builder())  # the clone that trained it
+    assert keep(out, work)
+    assert not keep(out, work)
+    record = (out / "record.json").read_bytes()
+    shutil.rmtree(out)
+    again = Builder()
+    run_step(REQUEST, out, work, again)
+    assert again.calls == 0
+    assert (out / "record.json").read_bytes() == record
+
+
+def test_run_step_builds_again_what_was_kept_altered(out, work, tmp_path):
+    run_step(REQUEST, out, tmp_path / "elsewhere", Builder())
+    altered = out / "notes.txt"
+    altered.chmod(0o644)
+    altered.write_text("other")
+    keep(out, work)
+    shutil.rmtree(out)
+    again = Builder()
+    run_step(REQUEST, out, work, again)
+    assert again.calls == 1
+
+
+def test_keep_artefacts_passes_over_what_is_damaged(tmp_path, work):
+    whole, half, foreign = (tmp_path / "data/runs/cell" / name for name in ("policy", "a", "b"))
+    run_step(REQUEST, whole, tmp_path / "elsewhere", Builder())
+    run_step(replace(REQUEST, step_version=2), half, tmp_path / "elsewhere", Builder())
+    (half / "notes.txt").unlink()
+    foreign.mkdir()
+    (foreign / "record.json").write_text("{}")
+    assert keep_artefacts(tmp_path, work) == 1
+    assert keep_artefacts(tmp_path, work) == 0

@@ -5,7 +5,6 @@ from __future__ import annotations
 from dynamicrubric.prompts.verifier import (
     verifier_context,
     verifier_messages,
-    verifier_prompt_hash,
     verifier_question,
 )
 
@@ -43,8 +42,3 @@ def test_context_and_question_meet_where_no_token_crosses() -> None:
     assert question.startswith(": ")
     whole = verifier_messages("PROMPT", "RESPONSE", "CRITERION")
     assert [*before, ("user", context + question)] == whole
-
-
-def test_hash_is_a_short_hexadecimal_name() -> None:
-    assert len(verifier_prompt_hash()) == 16
-    assert int(verifier_prompt_hash(), 16) > 0

@@ -27,6 +27,8 @@ CRITERION = 'Score > 90% | "quoted" ../x'
 GENERATORS = ("G_0", "G_1", "G_2", "G~_2")
 LEVELS = {"G_0": 0.0, "G_1": 0.02, "G_2": 0.035, "G~_2": 0.025}
 """Made-up Delta_gap of each generator, beside what the responses give."""
+GAP_LOST = 0.04
+"""By how much Delta_gap falls when the policy is updated under a generator."""
 
 
 class FakeStudy:
@@ -134,6 +136,8 @@ class FakeStudy:
             "rubrics": rubrics,
             "verdicts": _verdicts(responses, rubrics, criterion),
         }
+        if cell.before is not None:  # G_t on P_(t-1): a gap that the update takes away again
+            tables["before"] = self._rubrics(cell, None, GAP_LOST)
         if alter:
             alter(tables)
 
@@ -261,6 +265,7 @@ SCHEMAS = {
 NULLABLE = {
     "responses": {"score": "Float64", "true_quality": "Float64"},
     "rubrics": {"valid": "boolean", "num_items": "Int64", "tie_rate": "Float64"},
+    "before": {"valid": "boolean", "num_items": "Int64", "tie_rate": "Float64"},
 }
 
 

@@ -24,6 +24,7 @@ from dynamicrubric import steps
 from dynamicrubric.config import merge
 from dynamicrubric.worlds.postcards import prepare as world_files
 from dynamicrubric.worlds.prepared import load_prepared, read_jsonl
+from tasks.ranks import run_in_ranks
 
 NUM_PROMPTS = 4
 """Training prompts, and as many held-out ones."""
@@ -124,11 +125,20 @@ class Tiny:
         return where
 
     def train_policy(
-        self, where: Path, *, every: int = 10, generator: Path | None = None, **changed: Any
+        self,
+        where: Path,
+        *,
+        every: int = 10,
+        generator: Path | None = None,
+        processes: int = 1,
+        rows_per_pass: int = 0,
+        **changed: Any,
     ) -> Run:
         """Run the policy's step in `where`; run again there, it resumes."""
         run = started(where)
-        steps.train_policy(
+        run_step(
+            "train_policy",
+            processes,
             recipe=self.recipe(**changed),
             cell_hash="0123abcd",
             policy_dir=str(self.policy),
@@ -137,13 +147,18 @@ class Tiny:
             out_dir=str(run.out),
             work_dir=str(run.work),
             checkpoint_every_steps=every,
+            rows_per_pass=rows_per_pass,
         )
         return run
 
-    def train_generator(self, where: Path, *, every: int = 10, **changed: Any) -> Run:
+    def train_generator(
+        self, where: Path, *, every: int = 10, processes: int = 1, **changed: Any
+    ) -> Run:
         """Run the generator's step in `where`; run again there, it resumes."""
         run = started(where)
-        steps.train_generator(
+        run_step(
+            "train_generator",
+            processes,
             recipe=self.recipe(**changed),
             generator_dir=str(self.generator),
             responses_dir=str(self.responses),
@@ -153,6 +168,14 @@ class Tiny:
             checkpoint_every_steps=every,
         )
         return run
+
+
+def run_step(name: str, processes: int, **arguments: Any) -> None:
+    """Run a step here, or in several processes."""
+    if processes == 1:
+        getattr(steps, name)(**arguments)
+    else:
+        run_in_ranks(f"dynamicrubric.steps:{name}", arguments, processes)
 
 
 def started(where: Path) -> Run:

@@ -74,7 +74,7 @@ def read_back(where: Path, recipe: dict[str, Any], run: Any, evaluation: Path) -
             "provenance": {"seconds": 1.0},
         }  # fmt: skip
         (path / "record.json").write_text(json.dumps(records[path.name]))
-    cell = Cell("arm-s1-r1", "arm-s1-r1-0", "0", "data/warm", parse_recipe(recipe))
+    cell = Cell("arm-s1-r1", "arm-s1-r1-0", "0", "data/warm", None, parse_recipe(recipe))
     world = {"num_heldout_prompts": NUM_PROMPTS, "num_anchors": 5}
     plan: Any = SimpleNamespace(shared={"prepare": {"world": world}})
     tables = read_tables(plan, CellFiles(cell, folder, records))

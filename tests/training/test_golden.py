@@ -133,14 +133,23 @@ def trajectory(tiny: Any, where: Path) -> dict[str, dict[str, Any]]:
         generator_training={"responses": "anchors", "steps": 1, **slowly},
     )
     policy = world.train_policy(where / "policy", generator=generator.out, policy_training=slowly)
-    (where / "evaluation").mkdir()
+    measured = {"start_policy_dir": str(world.policy), "prepared_dir": str(world.prepared)}
+    for name in ("start", "evaluation"):
+        (where / name).mkdir()
+    steps.evaluate_round(
+        recipe=world.recipe(round=0),
+        policy_dir=str(world.policy),
+        generator_dir=str(world.generator),
+        out_dir=str(where / "start"),
+        **measured,
+    )
     steps.evaluate_round(
         recipe=world.recipe(),
         policy_dir=str(policy.out),
         generator_dir=str(generator.out),
-        start_policy_dir=str(world.policy),
-        prepared_dir=str(world.prepared),
         out_dir=str(where / "evaluation"),
+        before_dir=str(where / "start"),
+        **measured,
     )
     figures = json.loads((where / "evaluation" / "metrics.json").read_text())["metrics"]
     (where / "grid").mkdir()
@@ -174,6 +183,7 @@ def trajectory(tiny: Any, where: Path) -> dict[str, dict[str, Any]]:
             "figures": {name: found["value"] for name, found in figures.items()},
             "texts": column(where / "evaluation" / "responses.parquet", "text"),
             "rubrics": column(where / "evaluation" / "rubrics.parquet", "text"),
+            "before": column(where / "evaluation" / "before.parquet", "text"),
         },
         "evaluate_grid": {
             "figures": {name: found["value"] for name, found in grid.items()},

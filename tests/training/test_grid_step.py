@@ -13,7 +13,9 @@ from dynamicrubric import steps
 from dynamicrubric.errors import InstrumentError
 
 
-def evaluate(tiny: Any, where: Path, round_number: int, **changed: Any) -> Path:
+def evaluate(
+    tiny: Any, where: Path, round_number: int, before: Path | None = None, **changed: Any
+) -> Path:
     """Measure the tiny policy and generator as a round does."""
     where.mkdir()
     steps.evaluate_round(
@@ -23,6 +25,7 @@ def evaluate(tiny: Any, where: Path, round_number: int, **changed: Any) -> Path:
         start_policy_dir=str(tiny.policy),
         prepared_dir=str(tiny.prepared),
         out_dir=str(where),
+        before_dir=str(before) if before else None,
     )
     return where
 
@@ -89,3 +92,18 @@ def test_grid_above_a_limit_says_whose_sets_and_which_generator(
     broken = {"verifier": {"failure_rate": 0.9, "max_unscored_rate": 0.5}}
     with pytest.raises(InstrumentError, match="held-out sets of P_0 under G_0"):
         grid(tiny, tmp_path / "grid", evaluations, **broken)
+
+
+def test_round_measures_its_generator_on_the_responses_of_the_round_before(
+    tiny: Any, evaluations: dict[str, Path], tmp_path: Path
+) -> None:
+    noisy = {"verifier": {"error_rate": 0.2, "failure_rate": 0.1}}
+    before = evaluations["P_0"]
+    found = evaluate(tiny, tmp_path / "1", 1, before, **noisy)
+    pd.testing.assert_frame_equal(  # the same generator: what the round before measured itself
+        pd.read_parquet(found / "before.parquet"), pd.read_parquet(before / "rubrics.parquet")
+    )
+    alone = evaluations["P_1"]
+    assert not (alone / "before.parquet").exists()
+    for name in ("responses.parquet", "rubrics.parquet", "verdicts.parquet", "metrics.json"):
+        assert (found / name).read_bytes() == (alone / name).read_bytes()

@@ -15,6 +15,7 @@ from safetensors.torch import load_file
 from dynamicrubric import steps
 from dynamicrubric.engines.models import Models
 from dynamicrubric.engines.transformers import sequence_logprobs
+from dynamicrubric.evaluationfiles import read_sets
 from dynamicrubric.metrics import ANCHOR_METRICS, ROUND_METRICS
 from dynamicrubric.training import grpo
 from dynamicrubric.worlds.prepared import load_prepared
@@ -168,6 +169,10 @@ def test_evaluation_leaves_true_quality_unscored_and_measures_the_anchors(
     assert found["kl"]["value"] != 0.0
     table = pd.read_parquet(out / "responses.parquet")
     assert table["true_quality"].isna().all()
+    sets, quality = read_sets(out)
+    assert len(sets) == 8
+    found_of = {quality(one.responses.prompt_id, one.responses.responses[0]) for one in sets}
+    assert found_of == {None}
     rubrics = pd.read_parquet(out / "rubrics.parquet")
     assert rubrics["valid"].any(), "a tiny base that writes no rubric tests nothing"
     assert found["anchor_rank_accuracy"]["n_total"] == 8

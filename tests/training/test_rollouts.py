@@ -21,7 +21,7 @@ from dynamicrubric.training import grpo
 from dynamicrubric.training.generator import INVALID_R_DISC, GeneratorRollout, worst_r_anchor
 from dynamicrubric.training.policy import PolicyRollout, reward_of
 from dynamicrubric.training.rollout import RolloutBatch, RowGroup
-from dynamicrubric.training.rows import row_order, whole_groups
+from dynamicrubric.training.rows import groups_per_process, row_order, whole_groups
 from dynamicrubric.types import Score, Verdict
 from dynamicrubric.worlds.postcards.criteria import check
 
@@ -259,6 +259,44 @@ def test_policys_unfinished_response_earns_nothing() -> None:
     assert reward_of(Score.unscored("refusal"), "length") is None
 
 
+def test_response_that_the_engine_never_gave_is_not_judged_and_has_no_reward() -> None:
+    asked: list[JudgeRequest] = []
+
+    class Watched(ProgrammaticVerifier):
+        def judge(self, requests: Sequence[JudgeRequest]) -> list[list[Verdict]]:
+            asked.extend(requests)
+            return super().judge(requests)
+
+    engine = Script("thank you", Generation.failed("content_filter"), "7")
+    rollout = policy_rollout(THANKS, verifier=Watched(check))
+    for truncated in ("zero", "scored"):
+        batch = run(replace(rollout, truncated=truncated), engine, ("p", 3))  # type: ignore[arg-type]
+        assert batch.rewards["score"] == [1.0, None, 0.0]
+        assert batch.lineage[1]["score_reason"] == "failed_response:content_filter"
+        assert batch.lineage[1]["verdicts"] == ["failed_response:content_filter"]
+        assert batch.metrics["rate/unscored_response"] == pytest.approx(1 / 3)
+    assert [request.response for request in asked] == ["thank you", "7"] * 2
+    assert [request.seed for request in asked[:2]] == [request.seed for request in asked[2:]]
+
+
+def test_generator_is_not_shown_a_response_that_the_engine_never_gave() -> None:
+    engine = Script(THANKS)
+    found = ResponseSet.of(
+        "p", "Write", [Generation((1,), "thank you", "stop"), Generation.failed("too_long")]
+    )
+    batch = run(replace(generator_rollout(), sets={"p/0": found}), engine, ("p/0", 1))
+    assert engine.asked[0].prompt_ids == Letters().generator_prompt("Write", ["thank you"])
+    assert batch.rewards["r_disc"] == [0.0]  # the one verdict tells nothing apart
+
+
+def test_rubric_that_the_engine_never_gave_costs_the_generator_nothing() -> None:
+    engine = Script(THANKS, Generation.failed("too_long"), "[")
+    batch = run(generator_rollout(max_invalid_rate=0.7), engine, ("p/0", 3))
+    assert batch.rewards["r_disc"] == [0.25, None, INVALID_R_DISC]
+    assert batch.rewards["r_anchor"][1:] == [None, worst_r_anchor(len(ANCHORS))]
+    assert [row["invalid_reason"] for row in batch.lineage] == [None, "failed", "not_json"]
+
+
 def test_rollouts_draw_from_run_step_row_and_sample() -> None:
     def seeds(step: int, run_seed: int) -> list[int]:
         engine = Script("7")
@@ -276,6 +314,12 @@ def test_group_cut_in_two_is_refused() -> None:
     for rows in (["a", "a", "a", "b"], ["a", "b", "a", "b"], ["a", "a", "b"]):
         with pytest.raises(InstrumentError, match="a group of 2 rows was cut"):
             whole_groups(rows, 2)
+
+
+@pytest.mark.parametrize(("prompts", "processes"), [(3, 2), (1, 2), (8, 3)])
+def test_groups_that_processes_cannot_share_whole_are_refused(prompts: int, processes: int) -> None:
+    with pytest.raises(UserError, match=r"multiple of runtime\.processes"):
+        groups_per_process(prompts, processes)
 
 
 @given(st.integers(1, 40), st.integers(1, 30), st.data())

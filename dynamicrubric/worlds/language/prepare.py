@@ -97,9 +97,9 @@ def write_language(
             ({"prompt_id": one.id, "responses": list(one.anchors)} for one in rows),
         )
     _write(out_dir / "sft_generator.jsonl", _rubrics(training, num_responses, num_items, world))
-    facts = {"name": LANGUAGE, "dtype": backbone.dtype, "checkpoint": backbone.checkpoint}
+    origin = write_base(backbone.checkpoint, out_dir / BASE_FOLDER)
+    facts = {"name": LANGUAGE, "dtype": backbone.dtype, "checkpoint": backbone.checkpoint, **origin}
     (out_dir / WORLD_FILE).write_text(json.dumps(facts) + "\n", encoding="utf-8")
-    write_base(backbone.checkpoint, out_dir / BASE_FOLDER)
 
 
 def thinned(texts: Sequence[str], tiers: Sequence[int], number: int) -> tuple[str, ...] | None:

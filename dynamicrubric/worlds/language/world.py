@@ -12,7 +12,7 @@ from dynamicrubric.worlds.base import LANGUAGE
 from dynamicrubric.worlds.language.criteria import check
 
 if TYPE_CHECKING:
-    from dynamicrubric.engines.models import Models
+    from dynamicrubric.engines.choice import Engines
 
 
 @dataclass(frozen=True)
@@ -26,18 +26,11 @@ class Language:
         """Return None: what good means is in the anchor lists alone."""
         return
 
-    def verifier(self, settings: VerifierConfig, models: Models) -> Verifier:
-        """Return the step's base as a judge, or the program that reads checkable criteria."""
+    def verifier(self, settings: VerifierConfig, engines: Engines) -> Verifier:
+        """Return the language model that judges, or the program that reads checkable criteria."""
         if settings.kind == "programmatic":
             return ProgrammaticVerifier(check, settings.error_rate, settings.failure_rate)
-        from dynamicrubric.engines.verifier import Reading, checked_verifier
-
-        reading = Reading(
-            languages=settings.languages,
-            coverage_floor=settings.coverage_floor,
-            undecided_band=settings.undecided_band,
-        )
-        return checked_verifier(models.base(), models.base_tokenizer(), reading)
+        return engines.verifier(settings)
 
     def rules(self, max_items: int) -> NoReturn:
         """Raise: no rubric was written by hand for all prompts; the config refuses such arms."""

@@ -13,7 +13,7 @@ from dynamicrubric.worlds.postcards import criteria, rules
 from dynamicrubric.worlds.postcards.prompts import prompt_by_id
 
 if TYPE_CHECKING:
-    from dynamicrubric.engines.models import Models
+    from dynamicrubric.engines.choice import Engines
 
 
 @dataclass(frozen=True)
@@ -27,7 +27,7 @@ class Postcards:
         """Return the true quality of a postcard, in [-1, 1]; KeyError without such a prompt."""
         return criteria.true_quality(prompt_by_id(prompt_id), text)
 
-    def verifier(self, settings: VerifierConfig, models: Models) -> ProgrammaticVerifier:
+    def verifier(self, settings: VerifierConfig, engines: Engines) -> ProgrammaticVerifier:
         """Return the program that judges, with its error and failure rates."""
         return ProgrammaticVerifier(criteria.check, settings.error_rate, settings.failure_rate)
 

@@ -111,6 +111,17 @@ def test_packed_question_has_the_probabilities_that_it_has_alone(
         assert largest_difference(packed(model, groups, fill=fill), expected) < 1e-4
 
 
+def test_questions_that_begin_alike_have_the_probabilities_that_they_have_alone(
+    model: PreTrainedModel,
+) -> None:
+    """One is the beginning of another, before and behind it; and one is there twice."""
+    questions = [[5, 6, 7, 8], [5, 6], [5, 6, 9, 10, 11], [12], [5, 6, 7, 8, 9], [5, 6, 9, 10, 11]]
+    groups = [Group(list(range(20, 33)), questions), Group([40, 41], questions[::-1])]
+    [layout] = plan_layouts(groups, budget=4096, fill=4096)
+    assert len(layout.ids) == 13 + 2 + 2 * 9
+    assert largest_difference(packed(model, groups), alone(model, groups)) < 1e-4
+
+
 def test_padded_batch_has_the_probabilities_of_each_row_alone(model: PreTrainedModel) -> None:
     groups = make_groups(SHAPES["several responses"])
     [batch] = plan_batches(groups, budget=4096)

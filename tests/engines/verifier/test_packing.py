@@ -9,8 +9,9 @@ from hypothesis import strategies as st
 from dynamicrubric.engines.packing import Group, plan_batches, plan_layouts, token_bound
 
 IDS = st.lists(st.integers(0, 99), min_size=1, max_size=9)
+ALIKE = st.lists(st.integers(0, 2), min_size=1, max_size=5)
 GROUPS = st.lists(
-    st.builds(Group, IDS, st.lists(IDS, min_size=1, max_size=6)), min_size=1, max_size=5
+    st.builds(Group, IDS, st.lists(IDS | ALIKE, min_size=1, max_size=6)), min_size=1, max_size=5
 )
 
 
@@ -31,6 +32,20 @@ def test_every_question_reads_its_own_prompt_once(
     assert sorted(seen) == [
         (g, q) for g, one in enumerate(groups) for q in range(len(one.questions))
     ]
+
+
+@settings(max_examples=80, deadline=None)
+@given(groups=GROUPS)
+def test_each_beginning_behind_a_prefix_runs_once(groups: list[Group]) -> None:
+    [layout] = plan_layouts(groups, budget=10_000, fill=10_000)
+    beginnings = {
+        (place, tuple(question[: end + 1]))
+        for place, group in enumerate(groups)
+        for question in group.questions
+        for end in range(len(question))
+    }
+    assert len(layout.ids) == len(beginnings) + sum(len(group.prefix) for group in groups)
+    assert len(layout.ids) <= token_bound(groups)
 
 
 @settings(max_examples=40, deadline=None)
@@ -85,7 +100,7 @@ def test_group_beyond_the_budget_is_spread_evenly_with_its_prefix_in_each() -> N
 
 @pytest.mark.parametrize("fill", [1, 256, 8192])
 def test_tokens_run_are_the_bound_where_the_budget_holds_a_response(fill: int) -> None:
-    groups = [Group([1] * (280 + k), [[2] * (14 + q % 5) for q in range(32)]) for k in range(8)]
+    groups = [Group([1] * (280 + k), [[q] * (14 + q % 5) for q in range(32)]) for k in range(8)]
     layouts = plan_layouts(groups, budget=8192, fill=fill)
     assert sum(len(layout.ids) for layout in layouts) == token_bound(groups)
 

@@ -12,20 +12,19 @@ import torch
 from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast
 
 from dynamicrubric.engines.base import JudgeRequest
-from dynamicrubric.engines.chat import chat_frame
+from dynamicrubric.engines.chattokenizer import ChatTokenizer
 from dynamicrubric.engines.packing import token_bound
+from dynamicrubric.engines.reading import labels_of
 from dynamicrubric.engines.verifier import (
     Budget,
     LanguageModelVerifier,
     Reading,
     checked_verifier,
-    decoded_vocabulary,
     load_verifier,
     noise_floor,
     torch_dtype,
 )
 from dynamicrubric.errors import InstrumentError, UserError
-from dynamicrubric.verdicts import label_ids
 
 CRITERIA = ("Is it polite?", "Does it name a city?", "Is it short?")
 REQUESTS = [
@@ -69,10 +68,11 @@ def make_verifier(
         max_position_embeddings=1024,
         initializer_range=0.2,
     )
+    chats = ChatTokenizer(tokenizer)
     return LanguageModelVerifier(
         kind(config).eval(),
-        chat_frame(tokenizer),
-        label_ids(decoded_vocabulary(tokenizer)),
+        chats.frame,
+        labels_of(chats, ("en",)),
         pad_id=0,
         coverage_floor=0.0,
     )
@@ -233,7 +233,7 @@ def test_verifier_is_loaded_from_a_folder_with_its_band_measured(
     assert shares_of_yes(loaded, REQUESTS) == pytest.approx(
         shares_of_yes(verifier, REQUESTS), abs=1e-4
     )
-    wide = checked_verifier(loaded.model, tokenizer, Reading(undecided_band=0.2))
+    wide = checked_verifier(loaded.model, ChatTokenizer(tokenizer), Reading(undecided_band=0.2))
     assert wide.undecided_band == 0.2
 
 
@@ -242,12 +242,12 @@ def test_model_whose_answers_depend_on_the_batch_is_refused(
 ) -> None:
     noisy = constant(tokenizer, {"yes": 0.45, "no": 0.45, "Ġthe": 0.1}, {"yes": 0.2})
     with pytest.raises(InstrumentError, match="alone, in a batch and packed"):
-        checked_verifier(noisy.model, tokenizer)
+        checked_verifier(noisy.model, ChatTokenizer(tokenizer))
 
 
 def test_language_that_the_vocabulary_lacks_is_refused(tokenizer: PreTrainedTokenizerFast) -> None:
     with pytest.raises(UserError, match="0 tokens for yes"):
-        label_ids(decoded_vocabulary(tokenizer), languages=("ja",))
+        labels_of(ChatTokenizer(tokenizer), ("ja",))
 
 
 def test_number_format_auto_is_float32_without_a_gpu(monkeypatch: pytest.MonkeyPatch) -> None:

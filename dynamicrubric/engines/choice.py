@@ -1,0 +1,265 @@
+"""The engines of one step: opened when first needed, kept until the step ends, closed with it.
+
+A step's process holds its own models (`models.Models`). What a recipe gives to vLLM or to an
+endpoint is opened here, once: roles that vLLM serves in one number format share one child, each
+with its own adapter, and the verifier with none. An adapter is known by the hash of its folder, and
+before it answers anything a probe has to show that vLLM computes what the adapter does here.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from contextlib import ExitStack
+from dataclasses import replace
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Final, NamedTuple, Self
+
+from dynamicrubric.config import VerifierConfig
+from dynamicrubric.engines.access import EndpointConfig, EndpointPlace
+from dynamicrubric.engines.base import GenerateEngine, PromptTokenizer, Verifier
+from dynamicrubric.engines.bill import Bill, bill_of
+from dynamicrubric.engines.chattokenizer import ChatTokenizer
+from dynamicrubric.engines.endpoint import Endpoint
+from dynamicrubric.engines.identity import EngineIdentity, probe_prompt
+from dynamicrubric.engines.models import Models, is_adapter
+from dynamicrubric.engines.noise import undecided_band
+from dynamicrubric.engines.openai import OpenAIEngine
+from dynamicrubric.engines.places import EnginePlaces
+from dynamicrubric.engines.reading import VerdictReading
+from dynamicrubric.engines.reference import probe_of
+from dynamicrubric.engines.tokenizer import load_tokenizer
+from dynamicrubric.engines.transformers import TransformersEngine
+from dynamicrubric.engines.verifier import Reading, checked_verifier
+from dynamicrubric.engines.vllm import PROBE_TOLERANCE, VllmEngine
+from dynamicrubric.engines.vllm_process import VllmConfig
+from dynamicrubric.engines.vllm_server import VllmServer
+from dynamicrubric.engines.vllm_view import VllmView
+from dynamicrubric.enginesettings import (
+    InProcess,
+    OpenAI,
+    OpenAIVerifier,
+    OwnFrame,
+    PolicyEngine,
+    Vllm,
+    VllmServerVerifier,
+    VllmVerifier,
+)
+
+ENGINES_FILE: Final = "engines.json"
+"""In a step's artefact: which engines beside its own process answered, and what they were paid."""
+_NEVER_ASKED: Final = 1 << 16
+"""Room for verdicts of a role that gives none: no reason to refuse a frame that opens thinking."""
+_PROBE_TOKENS: Final = 257
+"""Longer than two blocks of a server's prefix cache, so that a stale one shows."""
+
+
+class Sampler(NamedTuple):
+    """What samples completions, and what its prompts are rendered with."""
+
+    engine: GenerateEngine
+    tokenizer: PromptTokenizer
+
+
+class Engines:
+    """Opens engines for a step; use it in a `with` statement."""
+
+    def __init__(self, models: Models, places: EnginePlaces | None = None) -> None:
+        """Open nothing yet.
+
+        Args:
+            models: the step's own models.
+            places: where engines run; by default in this process alone.
+        """
+        self.models = models
+        self._places = places or EnginePlaces()
+        self._stack = ExitStack()
+        self._children: dict[tuple[str, int], VllmEngine] = {}
+        self._verifiers: dict[str, Verifier] = {}
+        self._identities: list[EngineIdentity] = []
+        self._paid: list[tuple[EndpointPlace, Endpoint]] = []
+        self._billed = Bill()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._stack.close()
+
+    def sampler(
+        self,
+        role: str,
+        settings: PolicyEngine,
+        checkpoint: Path,
+        here: TransformersEngine | None = None,
+    ) -> Sampler:
+        """Return what samples for a role.
+
+        Args:
+            role: policy or generator.
+            settings: which engine.
+            checkpoint: the role's folder.
+            here: the checkpoint in this process, if the step has loaded it already.
+
+        Raises:
+            UserError: no interpreter of vLLM's environment.
+            InstrumentError: vLLM does not start, or does not compute what the adapter does.
+        """
+        if isinstance(settings, InProcess):
+            engine = here or self.models.engine(checkpoint)
+            return Sampler(engine, engine.tokenizer)
+        child, tokenizer = self._child(settings, _rank_of(checkpoint)), load_tokenizer(checkpoint)
+        view = VllmView(child, role, tokenizer, adapter=checkpoint, max_verdict_tokens=_NEVER_ASKED)
+        model = here.model if here else self.models.load(checkpoint)
+        view.verify(probe_of(model, child.probe_prompt()), self._tolerance(settings.dtype))
+        self._identities.append(view.identity)
+        return Sampler(view, tokenizer)
+
+    def chat(self, settings: OpenAI) -> OpenAIEngine:
+        """Return an endpoint's model as the generator; it takes conversations alone."""
+        engine = OpenAIEngine(self._endpoint(settings.model), role="generator", top_logprobs=0)
+        self._identities.append(engine.identity)
+        return engine
+
+    def verifier(self, settings: VerifierConfig) -> Verifier:
+        """Return a language model as the verifier; the same one for the same settings.
+
+        Raises:
+            UserError: an endpoint, interpreter or checkpoint that will not do.
+            InstrumentError: it cannot be reached, or has other weights than the base.
+        """
+        name = settings.model_dump_json()
+        if name not in self._verifiers:
+            self._verifiers[name] = self._open_verifier(settings)
+        return self._verifiers[name]
+
+    def spent(self) -> dict[str, float]:
+        """Return what endpoints were paid since the last call, as metrics; none without any."""
+        now = self._bill()
+        since, self._billed = now - self._billed, now
+        return since.as_metrics() if self._paid else {}
+
+    def write(self, out_dir: Path, *, with_cost: bool) -> None:
+        """Say in an artefact which engines beside this process made it; nothing if none did.
+
+        Args:
+            out_dir: the artefact.
+            with_cost: whether what they were paid stands there too: a training has it in its log,
+                which outlives a kill.
+        """
+        if not self._identities:
+            return
+        document: dict[str, Any] = {"engines": [one.as_record() for one in self._identities]}
+        if with_cost and self._paid:
+            document["cost"] = self._bill().as_metrics()
+        text = json.dumps(document, indent=1, sort_keys=True, ensure_ascii=False)
+        (out_dir / ENGINES_FILE).write_text(text + "\n", encoding="utf-8")
+
+    def _open_verifier(self, settings: VerifierConfig) -> Verifier:
+        engine = settings.engine
+        reading = VerdictReading(
+            languages=settings.languages,
+            coverage_floor=settings.coverage_floor,
+            undecided_band=settings.undecided_band or 0.0,
+        )
+        opened: VllmView | VllmServer | OpenAIEngine
+        if isinstance(engine, VllmVerifier):
+            opened = self._vllm_verifier(engine, reading)
+        elif isinstance(engine, VllmServerVerifier):
+            opened = self._server_verifier(engine, reading)
+        elif isinstance(engine, OpenAIVerifier):
+            opened = OpenAIEngine(
+                self._endpoint(engine.model),
+                reading=reading,
+                top_logprobs=engine.top_logprobs,
+                max_verdict_tokens=engine.max_verdict_tokens,
+            )
+        else:
+            packed = Reading(
+                languages=settings.languages,
+                coverage_floor=settings.coverage_floor,
+                undecided_band=settings.undecided_band,
+            )
+            return checked_verifier(self.models.base(), self._tokenizer(engine), packed)
+        self._identities.append(opened.identity)
+        if settings.undecided_band is None:
+            opened.reading = replace(reading, undecided_band=undecided_band(opened))
+        return opened
+
+    def _vllm_verifier(self, engine: VllmVerifier, reading: VerdictReading) -> VllmView:
+        return VllmView(
+            self._child(engine, 0),
+            "verifier",
+            self._tokenizer(engine),
+            reading=reading,
+            max_verdict_tokens=engine.max_verdict_tokens,
+        )
+
+    def _server_verifier(self, engine: VllmServerVerifier, reading: VerdictReading) -> VllmServer:
+        tokenizer = self._tokenizer(engine)
+        prompt = probe_prompt(tokenizer.content_ids, _PROBE_TOKENS)
+        return VllmServer(
+            "verifier",
+            self.models.base_folder,
+            self._endpoint(engine.model),
+            tokenizer,
+            expected=probe_of(self.models.base(), prompt),
+            tolerance=self._tolerance(engine.dtype),
+            reading=reading,
+            max_verdict_tokens=engine.max_verdict_tokens,
+        )
+
+    def _tokenizer(self, engine: OwnFrame) -> ChatTokenizer:
+        """Return the base's tokenizer with the verifier's frame."""
+        thinks = engine.enable_thinking
+        template = {} if thinks is None else {"enable_thinking": thinks}
+        return ChatTokenizer.load(self.models.base_folder, **template)
+
+    def _child(self, settings: Vllm, rank: int) -> VllmEngine:
+        """Return the child that serves the base in these settings, with room for an adapter."""
+        key = (settings.dtype, settings.max_model_len)
+        if key in self._children and self._children[key].config.lora_rank >= rank:
+            return self._children[key]
+        config = VllmConfig(
+            **self._places.vllm.model_dump(),
+            dtype=settings.dtype,
+            max_model_len=settings.max_model_len,
+            lora_rank=rank,
+        )
+        child = VllmEngine.load(
+            "base",
+            self.models.base_folder,
+            config,
+            log_dir=Path(self._places.log_dir),
+            max_verdict_tokens=_NEVER_ASKED,
+        )
+        self._children[key] = self._stack.enter_context(child)
+        return child
+
+    def _endpoint(self, model: str) -> Endpoint:
+        place = self._places.endpoint(model)
+        endpoint = Endpoint(EndpointConfig(**place.model_dump(), model=model))
+        self._paid.append((place, endpoint))
+        return endpoint
+
+    def _tolerance(self, dtype: str) -> float:
+        """Return how far two engines may be apart: as far as the coarser of their formats is."""
+        return max(PROBE_TOLERANCE[name] for name in (dtype, self.models.dtype))
+
+    def _bill(self) -> Bill:
+        return sum((bill_of(endpoint.cost, place) for place, endpoint in self._paid), Bill())
+
+
+def _rank_of(checkpoint: Path) -> int:
+    """Return the rank of an adapter."""
+    assert is_adapter(checkpoint), f"{checkpoint}: the config lets vLLM serve adapters alone"
+    config: Mapping[str, Any] = json.loads(
+        (checkpoint / "adapter_config.json").read_text(encoding="utf-8")
+    )
+    return int(config["r"])

@@ -1,0 +1,43 @@
+"""Where a step finds its engines: told by its launcher, and no part of what the step makes."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from pydantic import Field
+
+from dynamicrubric.engines.access import EndpointPlace
+from dynamicrubric.engines.vllm_process import VllmPlace
+from dynamicrubric.errors import UserError
+from dynamicrubric.runtime import RuntimeConfig
+from dynamicrubric.settings import Section
+
+
+class EnginePlaces(Section):
+    """Places of engines, as `runtime` in params.yaml has them, and the step's log folder."""
+
+    vllm: VllmPlace = VllmPlace()
+    endpoints: dict[str, EndpointPlace] = Field(default_factory=dict)
+    log_dir: str = "."
+
+    def endpoint(self, model: str) -> EndpointPlace:
+        """Return where a model is served.
+
+        Raises:
+            UserError: it has no address.
+        """
+        if model not in self.endpoints:
+            raise UserError(
+                doing=f"looking for the endpoint of the model {model!r}",
+                got=", ".join(map(repr, self.endpoints)) or "none at all",
+                expected="its address in runtime.endpoints of params.yaml",
+            )
+        return self.endpoints[model]
+
+
+def places_document(runtime: RuntimeConfig, log_dir: Path) -> dict[str, Any]:
+    """Return the places as an argument of a step: values that JSON can hold, and no key."""
+    return EnginePlaces(
+        vllm=runtime.vllm, endpoints=runtime.endpoints, log_dir=str(log_dir)
+    ).model_dump(mode="json")

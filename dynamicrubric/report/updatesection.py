@@ -1,0 +1,124 @@
+"""The generators before and after each policy update as a section: picture and table."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from dynamicrubric.metrics import ROUND_METRICS
+from dynamicrubric.report.charts import CHART_STYLE, Chart
+from dynamicrubric.report.evidence import INTERVAL_MEANING, Grid
+from dynamicrubric.report.figures import DOTS_PER_INCH, MARK_COLOUR, save_figure
+from dynamicrubric.report.lines import COLOURS, MARKERS, LineEnd, label_ends, strong_arms
+from dynamicrubric.report.page import Section
+from dynamicrubric.report.phrases import CERTAINTY, capital, label, signed, span
+from dynamicrubric.report.text import visible
+from dynamicrubric.report.updates import Update
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+DRAWN: Final = ("delta_gap", "r_disc")
+"""Figures with a panel and columns of their own on the page; the CSV has all of `UPDATES`."""
+TITLE: Final = "Before and after each policy update"
+LEAD: Final = (
+    "In round t the generator G_t supervises the update of the policy from P_(t-1) to P_t. It is "
+    "measured on held-out responses of both: a full line goes from before the update to after it, "
+    "a dotted one from there to the next round's generator on the same responses."
+)
+
+
+def updates_section(
+    updates: Sequence[Update], arms: Sequence[str], folder: Path, mark: str = ""
+) -> tuple[Section, ...]:
+    """Return the page's section and draw its picture; none if nothing was measured before.
+
+    Args:
+        updates: as `updates_of` returns them.
+        arms: all arms in the order of the study; a large study shows those of the findings.
+        folder: where the PNG and the SVG go.
+        mark: what has to be said on the picture; a partial report's mark.
+    """
+    measured = {one.arm for one in updates}
+    shown = [arm for arm in strong_arms(arms) if arm in measured]
+    if not shown:
+        return ()
+    chart = _chart(updates, shown, folder, mark)
+    notes = ((CERTAINTY, INTERVAL_MEANING.replace("difference", "change")),)
+    return (Section("updates", TITLE, LEAD, (chart,), (_grid(updates, shown),), notes=notes),)
+
+
+def _grid(updates: Sequence[Update], shown: Sequence[str]) -> Grid:
+    by_place = {(one.arm, one.round, one.metric): one for one in updates}
+    heads = ["arm and round"]
+    for metric in DRAWN:
+        name = ROUND_METRICS[metric].label
+        heads += [f"{name} before", "after", "change", CERTAINTY]
+    places = [(arm, number) for arm, number, metric in by_place if metric == DRAWN[0]]
+    rows = tuple(
+        (
+            f"{arm}, round {number}",
+            *(cell for metric in DRAWN for cell in _cells(by_place[arm, number, metric])),
+        )
+        for arm, number in places
+        if arm in shown
+    )
+    seeds = span([len(one.before) for one in updates if one.arm in shown], "seed")
+    return Grid(f"Generators before and after the update under them, {seeds}", tuple(heads), rows)
+
+
+def _cells(one: Update) -> tuple[str, ...]:
+    facts, ends = ROUND_METRICS[one.metric], one.change.interval
+    between = "none" if ends is None else f"{signed(ends[0])} to {signed(ends[1])}"
+    return (*(facts.show(value) for value in one.means), signed(one.change.mean), between)
+
+
+def _chart(updates: Sequence[Update], shown: Sequence[str], folder: Path, mark: str) -> Chart:
+    # Imported here: matplotlib costs a second. `Figure` instead of pyplot: no global state.
+    import matplotlib
+    from matplotlib.figure import Figure
+
+    with matplotlib.rc_context(CHART_STYLE):
+        figure = Figure(figsize=(10.5, 4.2), dpi=DOTS_PER_INCH, layout="constrained")
+        if mark:
+            figure.suptitle(visible(mark), fontsize=10, color=MARK_COLOUR, x=0.01, ha="left")
+        for axes, metric in zip(figure.subplots(1, len(DRAWN)), DRAWN, strict=True):
+            _draw_panel(axes, [one for one in updates if one.metric == metric], shown)
+        png, svg = save_figure(figure, folder / "updates.png", CHART_STYLE)
+    names = " and ".join(label(metric) for metric in DRAWN)
+    said = ", ".join(
+        f"{one.arm} round {one.round} {signed(one.change.mean)}"
+        for one in updates
+        if one.metric == DRAWN[0] and one.arm in shown
+    )
+    title = f"{capital(names)} before and after each policy update"
+    return Chart("updates", title, f"{title}; change of {label(DRAWN[0])}: {said}", png, svg)
+
+
+def _draw_panel(axes: Axes, own: Sequence[Update], shown: Sequence[str]) -> None:
+    ends: list[LineEnd] = []
+    for number, arm in reversed(list(enumerate(shown))):  # the first arm ends up on top
+        colour, marker = COLOURS[number % len(COLOURS)], MARKERS[number % len(MARKERS)]
+        last: tuple[int, float] | None = None
+        for one in (one for one in own if one.arm == arm):
+            before, after = one.means
+            if before is None or after is None:
+                last = None
+                continue
+            if last is not None and last[0] == one.round - 1:
+                axes.plot([last[0]] * 2, [last[1], before], color=colour, linestyle=":")
+            axes.plot([one.round - 1, one.round], [before, after], color=colour, marker=marker,
+                      linewidth=2.0, markersize=5.5)  # fmt: skip
+            last = (one.round, after)
+        if last is not None:
+            ends.append(LineEnd(last[1], last[0], arm, number))
+    rounds = max(one.round for one in own)
+    axes.set_title(capital(label(own[0].metric)), loc="left", fontweight="bold")
+    axes.set_xlabel("on held-out responses of")
+    axes.set_xticks(range(rounds + 1), [f"P_{number}" for number in range(rounds + 1)])
+    axes.set_xlim(-0.06 * rounds, 1.04 * rounds)
+    axes.grid(axis="y", color="#E2E2E2", linewidth=0.8)
+    axes.set_axisbelow(True)
+    if ends:
+        label_ends(axes, ends, 0.075, 10.5)

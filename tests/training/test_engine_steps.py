@@ -1,0 +1,148 @@
+"""Steps whose roles are served by other engines than their own process."""
+
+from __future__ import annotations
+
+import json
+import math
+import stat
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import psutil
+import pytest
+
+pytest.importorskip("openai", reason="the optional extra `openai` is not installed")
+
+from dynamicrubric import steps
+from dynamicrubric.engines import vllm_child
+from dynamicrubric.engines.identity import checkpoint_hash
+from dynamicrubric.errors import InstrumentError
+from dynamicrubric.worlds.prepared import read_jsonl
+
+sys.path.insert(0, str(Path(__file__).parent))
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "engines"))
+from fakeendpoint import Answer, Asked, FakeEndpoint, chat, serving
+from languageworld import LanguageWorld, shared_world
+
+ENGINES = Path(__file__).resolve().parents[1] / "engines"
+VLLM = {"kind": "vllm", "dtype": "float32", "max_model_len": 1024}
+JUDGE = {"kind": "openai", "model": "judge-1"}
+CHOSEN = {
+    "rubrics": {"engine": VLLM}, "policy_engine": VLLM,
+    "verifier": {"kind": "language_model", "engine": JUDGE, "undecided_band": 0.0},
+}  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def world(tmp_path_factory: pytest.TempPathFactory) -> LanguageWorld:
+    return shared_world(tmp_path_factory.getbasetemp())
+
+
+class Judge:
+    """P(yes) is 0.9 or 0.2, by the length of the question."""
+
+    is_down = False
+
+    def __call__(self, asked: Asked, _: int) -> Answer:
+        if self.is_down:
+            return Answer("no", 503)
+        yes = 0.9 if len(asked.body["messages"][-1]["content"]) % 2 else 0.2
+        top = {"yes": math.log(yes), "no": math.log(1.0 - yes)}
+        return Answer(chat("yes" if yes > 0.5 else "no", tokens=[("yes", top)]))
+
+
+@pytest.fixture
+def judge() -> Judge:
+    return Judge()
+
+
+@pytest.fixture
+def endpoint(judge: Judge) -> Iterator[FakeEndpoint]:
+    with serving(judge) as found:
+        yield found
+
+
+@pytest.fixture
+def places(
+    endpoint: FakeEndpoint, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> dict[str, Any]:
+    """Transformers stands for vLLM in its process, and a server of the test's for the endpoint."""
+    monkeypatch.setenv("FAKE_CHILD_PROTOCOL", vllm_child.__file__)
+    python = tmp_path / "python"
+    program = f'exec "{sys.executable}" "{ENGINES / "hfchild.py"}" "$3" "$4" "$5"'
+    python.write_text(f"#!/bin/sh\n{program}\n")
+    python.chmod(python.stat().st_mode | stat.S_IXUSR)
+    place = {
+        "base_url": endpoint.url, "max_attempts": 1, "price_per_million_prompt_tokens": 1.0,
+        "price_per_million_completion_tokens": 2.0,
+    }  # fmt: skip
+    return {
+        "vllm": {"python": str(python)},
+        "endpoints": {"judge-1": place},
+        "log_dir": str(tmp_path / "logs"),
+    }
+
+
+def out_dir(tmp_path: Path, name: str) -> Path:
+    (tmp_path / name).mkdir()
+    return tmp_path / name
+
+
+def test_round_is_sampled_and_written_by_vllm_and_judged_by_an_endpoint(
+    world: LanguageWorld, places: dict[str, Any], judge: Judge, tmp_path: Path
+) -> None:
+    recipe = world.recipe(**CHOSEN, policy_training={"steps": 2})
+    prepared = str(world.folder("prepared"))
+    sampled = out_dir(tmp_path, "responses")
+    steps.sample_responses(
+        recipe=recipe, policy_dir=str(world.folder("policy_1")), prepared_dir=prepared,
+        out_dir=str(sampled), engines=places,
+    )  # fmt: skip
+    base, adapter = (
+        checkpoint_hash(folder)
+        for folder in (world.folder("prepared") / "base", world.folder("policy_1"))
+    )
+    (by,) = json.loads((sampled / "engines.json").read_text("utf-8"))["engines"]
+    assert (by["role"], by["checkpoint"]) == ("policy", f"{base}+{adapter}")
+    assert len(pd.read_parquet(sampled / "responses.parquet")) == 16
+
+    trained = out_dir(tmp_path, "policy")
+    asked = {
+        "recipe": recipe, "cell_hash": "c", "policy_dir": str(world.folder("policy_1")),
+        "generator_dir": str(world.folder("generator_1")), "prepared_dir": prepared,
+        "out_dir": str(trained), "work_dir": str(tmp_path / "work"),
+        "checkpoint_every_steps": 1, "engines": places,
+    }  # fmt: skip
+    judge.is_down = True
+    with pytest.raises(InstrumentError, match=r"gave no answer.*HTTP 503"):
+        steps.train_policy(**asked)
+    assert not [p for p in psutil.Process().children(True) if "hfchild.py" in " ".join(p.cmdline())]
+    judge.is_down = False
+    steps.train_policy(**asked)
+    log = read_jsonl(trained / "training_log.jsonl")
+    rows = pd.read_parquet(trained / "rollouts.parquet")
+    for line in log:
+        judged = rows[rows["step"] == line["step"]]["verdicts"].map(len).sum()
+        assert line["metrics"]["cost/calls"] == judged
+        assert line["metrics"]["cost/price"] == pytest.approx(judged * (10 + 2 * 2) * 1e-6)
+    assert set(rows["verdicts"].explode().dropna()) <= {"yes", "no"}
+    roles = [
+        one["role"] for one in json.loads((trained / "engines.json").read_text("utf-8"))["engines"]
+    ]
+    assert roles == ["generator", "verifier"]
+
+    measured = out_dir(tmp_path, "evaluation")
+    steps.evaluate_round(
+        recipe=recipe, policy_dir=str(trained), generator_dir=str(world.folder("generator_1")),
+        start_policy_dir=str(world.folder("policy")), prepared_dir=prepared,
+        out_dir=str(measured), engines=places,
+    )  # fmt: skip
+    verdicts = pd.read_parquet(measured / "verdicts.parquet")
+    assert len(verdicts) > 0, "a tiny base that writes no rubric tests nothing"
+    assert set(verdicts["p_yes"].round(3)) == {0.9, 0.2}
+    figures = json.loads((measured / "metrics.json").read_text("utf-8"))["metrics"]
+    assert figures["kl"]["n_scored"] == figures["kl"]["n_total"] > 0
+    assert list((tmp_path / "logs").glob("vllm-base-*.log"))
