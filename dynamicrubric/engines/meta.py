@@ -135,7 +135,8 @@ def _cache_bytes(model: PreTrainedModel) -> float:
     with torch.no_grad():
         cache = cast("Any", model)(input_ids=_ids(), use_cache=True).cache
     kept = [part for layer in cache.layers for part in (layer.keys, layer.values)]
-    return sum(part.numel() * part.element_size() for part in kept) / _NUM_TOKENS
+    total: int = sum(part.numel() * part.element_size() for part in kept)
+    return total / _NUM_TOKENS
 
 
 def _kept_bytes(model: PreTrainedModel) -> tuple[float, float]:
@@ -176,7 +177,7 @@ class _Fused(torch.autograd.Function):
     """Attention that computes nothing and keeps what a fused kernel keeps for its backward pass."""
 
     @staticmethod
-    def forward(  # type: ignore[override]
+    def forward(
         ctx: Any,  # noqa: ANN401
         query: torch.Tensor,
         key: torch.Tensor,
@@ -200,5 +201,6 @@ def _fused_attention(
 ) -> tuple[torch.Tensor, None]:
     """Stand in for "sdpa", which repeats keys and values for rows with a mask, as padded ones."""
     groups = query.shape[1] // key.shape[1]
-    output = _Fused.apply(query, repeat_kv(key, groups), repeat_kv(value, groups))
+    keys, values = repeat_kv(key, groups), repeat_kv(value, groups)
+    output: torch.Tensor = cast("Any", _Fused).apply(query, keys, values)
     return output.transpose(1, 2).contiguous(), None

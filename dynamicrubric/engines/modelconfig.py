@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, cast
 
 from transformers import AutoConfig
 from transformers import PretrainedConfig as ModelConfig
@@ -64,7 +64,19 @@ def find_config(backbone: PretrainedConfig, *, ask_hub: bool = True) -> Found:
             remedy="download the checkpoint and name its folder, or copy the numbers of its "
             "config.json to backbone.shape",
         )
-    return Found(AutoConfig.for_model(**backbone.shape), "backbone.shape", None, ())
+    return Found(_of_shape(backbone.shape), "backbone.shape", None, ())
+
+
+def _of_shape(shape: Mapping[str, Any]) -> ModelConfig:
+    try:
+        return AutoConfig.for_model(**shape)
+    except (ValueError, TypeError, KeyError) as error:
+        raise UserError(
+            doing="reading backbone.shape",
+            got=" ".join(str(error).split())[:200],
+            expected="what config.json of a model that transformers knows says, model_type first",
+            remedy="copy it from there",
+        ) from None
 
 
 def _of_folder(name: str, folder: Path) -> ModelConfig:
@@ -73,7 +85,7 @@ def _of_folder(name: str, folder: Path) -> ModelConfig:
         document = json.loads(path.read_text(encoding="utf-8"))
         if "auto_map" in document:
             raise ValueError("auto_map, which runs code from the checkpoint")
-        return AutoConfig.from_pretrained(str(folder), trust_remote_code=False)
+        return cast("ModelConfig", AutoConfig.from_pretrained(str(folder), trust_remote_code=False))
     except (OSError, ValueError, TypeError, KeyError, AttributeError) as error:
         raise UserError(
             doing=f"reading the config of {name}",
@@ -113,7 +125,7 @@ def _of_gguf(path: Path) -> ModelConfig:
     from transformers.modeling_gguf_pytorch_utils import load_gguf_checkpoint
 
     document: dict[str, Any] = load_gguf_checkpoint(str(path), return_tensors=False)["config"]
-    return AutoConfig.for_model(**document)
+    return _of_shape(document)
 
 
 def _from_hub(name: str, ask_hub: bool) -> Path | None:

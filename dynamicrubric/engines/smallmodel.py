@@ -8,7 +8,13 @@ from dynamicrubric.config import BackboneConfig
 
 
 def small_config(
-    backbone: BackboneConfig, *, vocab_size: int, longest: int, **ids: int | None
+    backbone: BackboneConfig,
+    *,
+    vocab_size: int,
+    longest: int,
+    bos_id: int | None = None,
+    eos_id: int | None = None,
+    pad_id: int | None = None,
 ) -> LlamaConfig:
     """Return the configuration of a small model.
 
@@ -16,7 +22,9 @@ def small_config(
         backbone: its shape.
         vocab_size: tokens of the tokenizer as it is; `backbone.vocab_size` is what was asked for.
         longest: tokens of the longest text that it will read.
-        ids: ids of the tokenizer's control tokens.
+        bos_id: id of the token that begins a text.
+        eos_id: id of the token that ends one.
+        pad_id: id that pads.
     """
     return LlamaConfig(
         vocab_size=vocab_size,
@@ -28,6 +36,8 @@ def small_config(
         max_position_embeddings=max(1024, 2 * longest),
         tie_word_embeddings=True,
         attention_dropout=0.0,
+        bos_token_id=bos_id,
+        eos_token_id=eos_id,
+        pad_token_id=pad_id,
         dtype="float32",
-        **ids,
     )

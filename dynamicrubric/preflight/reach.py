@@ -64,7 +64,8 @@ def reach_checks(document: Mapping[str, Any], config: Config) -> tuple[list[Chec
     Returns:
         A check for each, and whether the hub can be asked.
     """
-    found = []
+    found: list[Check] = []
+    problem: str | None
     for address in dict.fromkeys(endpoints_of(document)):
         problem = why_unreachable(f"{address.rstrip('/')}/models")
         shown = re.sub(r"//[^/@]*@", "//", address)  # a key does not belong there, nor here
@@ -74,7 +75,7 @@ def reach_checks(document: Mapping[str, Any], config: Config) -> tuple[list[Chec
         return found, False
     hub = os.environ.get("HF_ENDPOINT", "https://huggingface.co")
     if os.environ.get("HF_HUB_OFFLINE", "").upper() in ("1", "ON", "YES", "TRUE"):
-        problem: str | None = "HF_HUB_OFFLINE is set"
+        problem = "HF_HUB_OFFLINE is set"
     else:
         problem = why_unreachable(hub)
     remedy = "check the network, or download them and name the files in the profile"

@@ -44,9 +44,9 @@ def new_backbone(
             backbone,
             vocab_size=len(tokenizer.hf),
             longest=longest,
-            bos_token_id=tokenizer.hf.bos_token_id,
-            eos_token_id=tokenizer.eos_id,
-            pad_token_id=tokenizer.pad_id,
+            bos_id=tokenizer.hf.bos_token_id,
+            eos_id=tokenizer.eos_id,
+            pad_id=tokenizer.pad_id,
         )
     )
 

@@ -58,6 +58,12 @@ def test_config_that_nobody_has_is_that_of_the_shape() -> None:
         find_config(backbone("somebody/something"), ask_hub=False)
 
 
+def test_shape_of_a_model_that_nobody_knows_is_refused() -> None:
+    for shape in ({**SHAPE, "model_type": "no_such"}, {"hidden_size": 64}):
+        with pytest.raises(UserError, match=r"backbone\.shape"):
+            find_config(backbone("somebody/something", shape), ask_hub=False)
+
+
 def test_config_that_differs_from_the_shape_names_the_key(tmp_path: Path) -> None:
     path = folder(tmp_path / "model", hidden_size=128)
     found = find_config(backbone(path, SHAPE), ask_hub=False)
