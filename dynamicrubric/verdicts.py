@@ -215,7 +215,7 @@ def verdict_from_masses(
     Raises:
         ValueError: for a floor or band out of range.
 
-    >>> verdict_from_masses(0.6, 0.2).p_yes
+    >>> verdict_from_masses(0.75, 0.25).p_yes
     0.75
     """
     _check_limits(coverage_floor, undecided_band)

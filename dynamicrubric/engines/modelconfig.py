@@ -15,8 +15,9 @@ from transformers import AutoConfig
 from transformers import PretrainedConfig as ModelConfig
 
 from dynamicrubric.errors import UserError
+from dynamicrubric.hub.names import HUB
 from dynamicrubric.settings import PretrainedConfig
-from dynamicrubric.worlds.language.sources import HUB, SMOLLM2
+from dynamicrubric.worlds.language.sources import SMOLLM2
 
 CONFIG: Final = "config.json"
 

@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import Any, Final
 
 from dynamicrubric.config import Config, LanguageConfig, PretrainedConfig
+from dynamicrubric.hub.names import HUB
 from dynamicrubric.preflight.facts import Check
-from dynamicrubric.worlds.language.sources import HUB
 
 TIMEOUT_SECONDS: Final = 3.0
 _KEY: Final = "base_url"
