@@ -61,6 +61,7 @@ def preflight(config: Config, name: str, device: Device, root: Path) -> Report:
         storage = dict(planned_storage(config, plan, size, work, model.stored))
     checks = [
         *_divisibility(config, device),
+        *_served(config),
         *_sources(config, plan),
         *reached,
         *model.checks,
@@ -97,17 +98,19 @@ def _model(config: Config, ask_hub: bool) -> _Model:
 
 
 def _divisibility(config: Config, device: Device) -> Iterator[Check]:
-    recipe, rows = config.recipe, config.runtime.rows_per_pass
+    recipe, rows, processes = config.recipe, config.runtime.rows_per_pass, config.runtime.processes
     for role, section, group in (
         ("generator", recipe.generator, recipe.generator.group_size),
         ("policy", recipe.policy, recipe.responses_per_set),
     ):
-        a_pass = rows or section.batch_size
+        own = section.batch_size // processes
+        a_pass = min(rows or own, own)
         yield Check(
             "batches",
             "ok",
             f"{role}: {section.prompts_per_step} groups x {group} = {section.batch_size} "
-            f"completions a step, {section.batch_size // a_pass} x {a_pass} a pass, one process",
+            f"completions a step; {processes} x {own // a_pass} passes of {a_pass} "
+            "(processes x passes)",
         )
         left = num_prompts(config)[0] % section.prompts_per_step
         if left:
@@ -117,21 +120,30 @@ def _divisibility(config: Config, device: Device) -> Iterator[Check]:
                 f"{role}: {num_prompts(config)[0]} training prompts are no whole number of steps "
                 f"of {section.prompts_per_step}: {left} sit out each epoch, others each time",
             )
-    slots = config.runtime.slots
+    slots = config.runtime.slots * processes
+    asked = f"runtime.slots x runtime.processes is {slots} with {device.num_gpus} GPUs"
     if device.num_gpus and slots > device.num_gpus:
-        yield Check(
-            "batches",
-            "note",
-            f"runtime.slots is {slots} with {device.num_gpus} GPUs: "
-            f"{ceil(slots / device.num_gpus)} tasks share one",
-        )
+        share = ceil(slots / device.num_gpus)
+        yield Check("batches", "note", f"{asked}: {share} processes share one")
     elif device.num_gpus > slots:
         yield Check(
             "batches",
             "note",
-            f"runtime.slots is {slots}: {device.num_gpus - slots} of {device.num_gpus} GPUs idle",
-            f"set runtime.slots to {device.num_gpus}, if the plan has arms side by side",
+            f"{asked}: {device.num_gpus - slots} idle",
+            "raise runtime.processes, or runtime.slots if the plan has arms side by side",
         )
+
+
+def _served(config: Config) -> Iterator[Check]:
+    """Name what runs outside a task's own process, and is in no figure here."""
+    recipe = config.recipe
+    for role in ("policy", "generator", "verifier"):
+        kind = getattr(recipe, role).engine.kind
+        if kind == "vllm":
+            again = "the weights again, and runtime.vllm.kv_cache_gib"
+            yield Check("engines", "note", f"{role}: vLLM's child holds {again}; not counted here")
+        elif kind != "transformers":
+            yield Check("engines", "note", f"{role}: {kind}, elsewhere; counted as if it were here")
 
 
 def _sources(config: Config, plan: Plan) -> Iterator[Check]:
@@ -190,7 +202,7 @@ def _memory(config: Config, phases: Sequence[Phase], device: Device) -> Iterator
     """Compare each step with the memory of what it runs on."""
     if not phases:
         return
-    slots = config.runtime.slots
+    slots = config.runtime.slots * config.runtime.processes
     tasks = ceil(slots / device.num_gpus) if device.is_gpu else slots
     fixed = 0.0 if device.is_gpu else PROCESS_BYTES
     have = device.bytes * (GPU_SHARE if device.is_gpu else 1.0)

@@ -112,8 +112,9 @@ class Memory:
     def _train_generator(self) -> Phase:
         generator = self.recipe.generator
         copies = 2 if generator.kl_beta else 1
+        processes = self.config.runtime.processes
         moments = {
-            **self._sample("generator", generator.batch_size),
+            **self._sample("generator", generator.batch_size // processes),
             **self._verdicts(generator.group_size),
             "forward and backward": self._update(
                 generator.batch_size, self.lengths.generator_in, self.lengths.generator_out
@@ -126,9 +127,14 @@ class Memory:
     def _train_policy(self) -> Phase:
         policy = self.recipe.policy
         copies = 2 if policy.kl_beta else 1
+        processes = self.config.runtime.processes
         moments = {
-            **self._sample("policy", policy.batch_size),
-            **(self._sample("generator", policy.prompts_per_step) if self._writes else {}),
+            **self._sample("policy", policy.batch_size // processes),
+            **(
+                self._sample("generator", policy.prompts_per_step // processes)
+                if self._writes
+                else {}
+            ),
             **self._verdicts(1),
             "forward and backward": self._update(
                 policy.batch_size, self.lengths.policy_in, self.lengths.policy_out
@@ -187,7 +193,10 @@ class Memory:
         return logits + rows * length * self.size.layer_bytes + self._mask(rows, length)
 
     def _update(self, batch: int, read: int, written: int) -> float:
-        return self._pass(self.config.runtime.rows_per_pass or batch, read + written, written)
+        own = batch // self.config.runtime.processes
+        return self._pass(
+            min(self.config.runtime.rows_per_pass or own, own), read + written, written
+        )
 
     def _pass(self, rows: int, length: int, scored: int) -> float:
         """Return what one forward and backward pass takes.
