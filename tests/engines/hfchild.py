@@ -13,10 +13,6 @@ import sys
 from pathlib import Path
 from typing import Any
 
-import torch
-from peft import PeftModel
-from transformers import AutoModelForCausalLM
-
 spec = importlib.util.spec_from_file_location("protocol", os.environ["FAKE_CHILD_PROTOCOL"])
 assert spec is not None and spec.loader is not None
 protocol = importlib.util.module_from_spec(spec)
@@ -30,6 +26,8 @@ class Model:
         self._adapters: dict[str, Any] = {}
 
     def facts(self) -> dict[str, Any]:
+        import torch
+
         return {
             "checkpoint": protocol.checkpoint_hash(self.folder),
             "vllm": "0.fake",
@@ -45,6 +43,10 @@ class Model:
     def under(self, adapter: dict[str, str] | None) -> Any:
         name = "" if adapter is None else adapter["hash"]
         if name not in self._adapters:
+            import torch
+            from peft import PeftModel
+            from transformers import AutoModelForCausalLM
+
             model = AutoModelForCausalLM.from_pretrained(str(self.folder), dtype=torch.float32)
             if adapter is not None:
                 assert self.asked["enable_lora"]
@@ -54,17 +56,19 @@ class Model:
         return self._adapters[name]
 
 
-@torch.no_grad()
 def complete(model: Any, request: dict[str, Any], sampling: dict[str, Any]) -> dict[str, Any]:
+    import torch
+
     ids, tokens, top, chosen = list(request["prompt_ids"]), [], [], []
     draws = torch.Generator().manual_seed(request["seed"] % 2**63)
     while len(tokens) < sampling["max_tokens"]:
-        logits = model(input_ids=torch.tensor([ids + tokens])).logits[0, -1].double()
+        with torch.inference_mode():
+            logits = model(input_ids=torch.tensor([ids + tokens])).logits[0, -1].double()
         logprobs = torch.log_softmax(logits, dim=-1)
         told = sampling["label_ids"] or logprobs.topk(sampling["logprobs"]).indices.tolist()
         if sampling["temperature"]:
             shares = torch.softmax(logits / sampling["temperature"], dim=-1)
-            shares[shares < sampling["min_p"] * shares.max()] = 0.0
+            shares = shares.masked_fill(shares < sampling["min_p"] * shares.max(), 0.0)
             token = int(torch.multinomial(shares, 1, generator=draws))
         else:
             token = int(logprobs.argmax())
@@ -85,8 +89,7 @@ def complete(model: Any, request: dict[str, Any], sampling: dict[str, Any]) -> d
 
 def main() -> None:
     read_fd, write_fd, settings = int(sys.argv[1]), int(sys.argv[2]), json.loads(sys.argv[3])
-    torch.set_num_threads(1)
-    protocol.watch_parent(read_fd)
+    protocol.watch_parent(read_fd)  # before torch, whose import takes long
     model = Model(settings)
     with os.fdopen(read_fd, "rb") as requests, os.fdopen(write_fd, "wb") as replies:
         protocol.write_message(replies, {"ready": model.facts()})
