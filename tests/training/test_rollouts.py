@@ -50,6 +50,7 @@ class Script:
     """An engine that says its lines."""
 
     tokenizer = Letters()
+    context: int | None = None
 
     def __init__(self, *lines: str | Generation) -> None:
         self.lines = [
@@ -295,6 +296,25 @@ def test_rubric_that_the_engine_never_gave_costs_the_generator_nothing() -> None
     assert batch.rewards["r_disc"] == [0.25, None, INVALID_R_DISC]
     assert batch.rewards["r_anchor"][1:] == [None, worst_r_anchor(len(ANCHORS))]
     assert [row["invalid_reason"] for row in batch.lineage] == [None, "failed", "not_json"]
+
+
+@pytest.mark.parametrize(
+    ("rollout", "row", "longest"),
+    [(policy_rollout(THANKS), "q", "Write more"), (generator_rollout(), "p/0", None)],
+)
+def test_row_beyond_the_context_stops_before_anything_is_sampled(
+    rollout: Any, row: str, longest: str | None
+) -> None:
+    engine = Script(THANKS)
+    groups = [(row, 2)] if longest is None else [("p", 2), (row, 2)]
+    prompt = longest or "".join(["Write", *RESPONSES])
+    engine.context = len(prompt) + 1
+    run(rollout, engine, *groups)
+    asked = len(engine.asked)
+    engine.context = len(prompt)
+    with pytest.raises(UserError, match=rf"the row '{row}'.*prompt of {len(prompt)} tokens"):
+        run(rollout, engine, *groups)
+    assert len(engine.asked) == asked
 
 
 def test_rollouts_draw_from_run_step_row_and_sample() -> None:
