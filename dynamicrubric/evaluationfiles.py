@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Final
 
 from dynamicrubric.evaluation import Evaluation, MeasuredSet, Quality, SampledSet, rubric_row
-from dynamicrubric.evaluators.judging import FAILED_RESPONSE, ResponseSet
+from dynamicrubric.evaluators.judging import ResponseSet, failure_of
 
 BEFORE_FILE: Final = "before.parquet"
 """The round's generator on the sets of the round before: columns of the rubrics' table."""
@@ -67,23 +67,16 @@ def read_sets(evaluation_dir: Path) -> tuple[list[SampledSet], Quality]:
     for (prompt_id, index), unordered in table.groupby(["prompt_id", "set_index"], sort=False):
         rows = unordered.sort_values("sample_index")
         texts = tuple(str(text) for text in rows["text"])
-        failures = tuple(_failure(reason) for reason in rows["score_reason"])
+        failures = tuple(failure_of(reason) for reason in rows["score_reason"])
         responses = ResponseSet(
             str(prompt_id), str(rows["prompt"].iloc[0]), texts, failures if any(failures) else ()
         )
         sets.append(SampledSet(f"{prompt_id}/{index}", responses, (), ()))
     names = zip(table["prompt_id"].map(str), table["text"].map(str), strict=True)
     values = [None if pd.isna(value) else float(value) for value in table["true_quality"]]
-    there = [_failure(reason) is None for reason in table["score_reason"]]
+    there = [failure_of(reason) is None for reason in table["score_reason"]]
     known = dict(compress(zip(names, values, strict=True), there))
     return sets, lambda prompt_id, text: known[prompt_id, text]
-
-
-def _failure(reason: object) -> str | None:
-    """Return why an engine gave no response, by the reason of its score."""
-    if isinstance(reason, str) and reason.startswith(FAILED_RESPONSE):
-        return reason.removeprefix(FAILED_RESPONSE)
-    return None
 
 
 _TEXT, _FLOAT, _INT, _BOOL = "string", "Float64", "Int64", "boolean"

@@ -117,7 +117,9 @@ class Engines:
         child, tokenizer = self._child(settings, _rank_of(checkpoint)), load_tokenizer(checkpoint)
         view = VllmView(child, role, tokenizer, adapter=checkpoint, max_verdict_tokens=_NEVER_ASKED)
         model = here.model if here else self.models.load(checkpoint)
-        view.verify(probe_of(model, child.probe_prompt()), self._tolerance(settings.dtype))
+        prompt = child.probe_prompt()
+        expected, base = probe_of(model, prompt), probe_of(self.models.base(), prompt)
+        view.verify_adapter(expected, base, self._tolerance(settings.dtype))
         self._identities.append(view.identity)
         return Sampler(view, tokenizer)
 
@@ -187,9 +189,10 @@ class Engines:
                 undecided_band=settings.undecided_band,
             )
             return checked_verifier(self.models.base(), self._tokenizer(engine), packed)
-        self._identities.append(opened.identity)
         if settings.undecided_band is None:
+            opened.reading = replace(reading, coverage_floor=0.0)
             opened.reading = replace(reading, undecided_band=undecided_band(opened))
+        self._identities.append(_with_band(opened.identity, opened.reading.undecided_band))
         return opened
 
     def _vllm_verifier(self, engine: VllmVerifier, reading: VerdictReading) -> VllmView:
@@ -254,6 +257,11 @@ class Engines:
 
     def _bill(self) -> Bill:
         return sum((bill_of(endpoint.cost, place) for place, endpoint in self._paid), Bill())
+
+
+def _with_band(identity: EngineIdentity, band: float) -> EngineIdentity:
+    """Return a verifier's identity with its band, which may have been measured just now."""
+    return replace(identity, settings={**identity.settings, "undecided_band": band})
 
 
 def _rank_of(checkpoint: Path) -> int:

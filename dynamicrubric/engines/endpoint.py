@@ -50,7 +50,7 @@ class BadReply:
 
 
 class LogprobsRefused(Exception):
-    """The endpoint takes no request for log-probabilities."""
+    """The endpoint does not give log-probabilities, or not so many."""
 
 
 class Endpoint:
@@ -99,7 +99,7 @@ class Endpoint:
         Raises:
             InstrumentError: the endpoint is down.
             UserError: a setting is wrong.
-            LogprobsRefused: the endpoint has no log-probabilities.
+            LogprobsRefused: the endpoint does not give the log-probabilities asked for.
         """
         stop = threading.Event()
         pool = ThreadPoolExecutor(self.config.max_concurrency, thread_name_prefix="endpoint")

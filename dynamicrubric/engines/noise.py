@@ -23,7 +23,8 @@ def undecided_band(verifier: Verifier) -> float:
     endpoint that is read by its text) say nothing; without any, the band is 0.
 
     Args:
-        verifier: an engine whose own band is 0.
+        verifier: an engine whose own band and coverage floor are 0: the probes ask for a number,
+            not for a verdict, and one under the floor would have none.
     """
     singles = [
         replace(request, criteria=(criterion,))

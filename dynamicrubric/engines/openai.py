@@ -1,13 +1,14 @@
 """Any OpenAI-compatible chat endpoint as an engine: generation and verdicts.
 
 The endpoint frames and tokenises the conversation itself, so what a text that spells control tokens
-does there is its provider's affair; `vllm_server` sends token ids instead. Verdicts rest on
-log-probabilities where the endpoint has them, and on the reply's text where it has not.
+does there is its provider's affair; `vllm_server` sends token ids instead. All verdicts rest on
+log-probabilities, or all on the replies' texts where none are asked for: one set is never read in
+both ways, since only the first knows a coverage floor and an undecided band.
 """
 
 from __future__ import annotations
 
-import logging
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
@@ -23,8 +24,7 @@ from dynamicrubric.errors import UserError
 from dynamicrubric.prompts.chat import Message
 from dynamicrubric.prompts.verifier import verifier_messages
 from dynamicrubric.types import Verdict
-
-logger = logging.getLogger(__name__)
+from dynamicrubric.verdicts import UnscoredReason
 
 CHAT_PATH: Final = "/chat/completions"
 VERDICT_TOKENS: Final = 8
@@ -84,7 +84,7 @@ class OpenAIEngine:
             role: policy, generator or verifier.
             reading: languages and limits of verdicts.
             top_logprobs: alternatives to ask for in each place (OpenAI gives at most 20); 0 reads
-                verdicts off the text. An endpoint that refuses is asked for none again.
+                verdicts off the text.
             max_verdict_tokens: limit of one verdict's reply: thousands for a model that thinks.
             on_progress: told (answered, of) while requests run.
         """
@@ -98,8 +98,11 @@ class OpenAIEngine:
     @property
     def identity(self) -> EngineIdentity:
         """Role, host and the name that the endpoint knows the model by: it shows no weights."""
-        model, host = self.endpoint.config.model, self.endpoint.host
-        return EngineIdentity(self.role, f"named:{model}", "openai", {"host": host})
+        settings = {"host": self.endpoint.host}
+        if self.role == "verifier":
+            settings["verdicts_from"] = "probabilities" if self._top else "text"
+        model = self.endpoint.config.model
+        return EngineIdentity(self.role, f"named:{model}", "openai", settings)
 
     @property
     def cost(self) -> Cost:
@@ -110,7 +113,8 @@ class OpenAIEngine:
         """Return one generation for each request, in order; their token ids are not known.
 
         Raises:
-            UserError: a request without `messages`: the endpoint takes no token ids.
+            UserError: a request without `messages`: the endpoint takes no token ids; or it gives
+                no log-probabilities and was asked for some.
             InstrumentError: the endpoint is down.
         """
         if not all(request.messages for request in requests):
@@ -135,6 +139,7 @@ class OpenAIEngine:
         """Return verdicts of shape (requests, criteria of each).
 
         Raises:
+            UserError: the endpoint refuses log-probabilities, or so many of them.
             InstrumentError: the endpoint is down.
         """
         payloads = [
@@ -164,19 +169,20 @@ class OpenAIEngine:
         }
 
     def _ask(self, payloads: Sequence[Mapping[str, Any]], top: int) -> list[ChatReply | BadReply]:
-        """Send requests, with log-probabilities unless the endpoint has refused them."""
-        if self._top:
-            wanted = {"logprobs": True, "top_logprobs": top}
-            try:
-                return self._send([{**payload, **wanted} for payload in payloads])
-            except LogprobsRefused as refusal:
-                logger.warning(
-                    "%s gives no log-probabilities (%s): verdicts are read off the text",
-                    self.endpoint.host,
-                    refusal,
-                )
-                self._top = 0
-        return self._send(payloads)
+        """Send requests, with log-probabilities if they are configured."""
+        if not self._top:
+            return self._send(payloads)
+        wanted = {"logprobs": True, "top_logprobs": top}
+        try:
+            return self._send([{**payload, **wanted} for payload in payloads])
+        except LogprobsRefused as refusal:
+            raise UserError(
+                doing=f"asking {self.endpoint.config.model!r} at {self.endpoint.host} for the "
+                f"{top} likeliest tokens' log-probabilities",
+                got=str(refusal),
+                remedy="set top_logprobs to the endpoint's limit, or to 0 to read all verdicts "
+                "off the text, without coverage floor and undecided band",
+            ) from None
 
     def _send(self, payloads: Sequence[Mapping[str, Any]]) -> list[ChatReply | BadReply]:
         answers = self.endpoint.post_all(CHAT_PATH, payloads, self._on_progress)
@@ -186,9 +192,12 @@ class OpenAIEngine:
     def _verdict(self, reply: ChatReply | BadReply) -> Verdict:
         if isinstance(reply, BadReply):
             return Verdict.unscored(reply.reason)
-        if reply.tokens and _tokens_show_the_answer(reply):
+        if self._top and reply.tokens and _tokens_show_the_answer(reply):
             return self.reading.of_tokens(reply.tokens)
-        return self.reading.of_text(reply.text, reply.finish_reason)
+        read = self.reading.of_text(reply.text, reply.finish_reason)
+        if self._top and read.is_scored:
+            return Verdict.unscored(UnscoredReason.NO_USABLE_PROBABILITY)
+        return read
 
 
 def read_chat_reply(answer: Mapping[str, Any]) -> ChatReply | BadReply:
@@ -228,14 +237,20 @@ def _read_logprobs(
         tokens = tuple(
             SampledToken(
                 str(one["token"]),
-                add_up((str(t["token"]), float(t["logprob"])) for t in one["top_logprobs"]),
+                add_up((str(t["token"]), _logprob(t["logprob"])) for t in one["top_logprobs"]),
             )
             for one in content
         )
-        logprobs = tuple(float(one["logprob"]) for one in content)
-        return (tokens if all(token.top for token in tokens) else ()), logprobs
+        logprobs = tuple(_logprob(one["logprob"]) for one in content)
     except (TypeError, KeyError, ValueError):
         return (), None
+    has_all = all(map(math.isfinite, logprobs))
+    return (tokens if all(token.top for token in tokens) else ()), logprobs if has_all else None
+
+
+def _logprob(value: float | None) -> float:
+    """Read one log-probability: null is how a server writes minus infinity, which JSON lacks."""
+    return -math.inf if value is None else float(value)
 
 
 def _tokens_show_the_answer(reply: ChatReply) -> bool:

@@ -76,6 +76,13 @@ class Completion:
     top: tuple[tuple[tuple[int, float], ...], ...]
 
 
+def finish_reason_of(said: object) -> FinishReason | None:
+    """Return why vLLM ended a completion; None for what leaves no whole text ("abort", "error")."""
+    if said == "stop":
+        return "stop"
+    return "length" if said == "length" else None
+
+
 class TokenEngine(ABC):
     """Generates and judges through a backend that takes and gives token ids."""
 
@@ -172,7 +179,7 @@ class TokenEngine(ABC):
         """Return verdicts of shape (requests, criteria of each).
 
         Raises:
-            UserError: the engine has no chat frame.
+            UserError: the engine has no chat frame, or too many tokens for yes and no.
         """
         frame = self.tokenizer.frame
         if frame is None:
@@ -250,6 +257,17 @@ class TokenEngine(ABC):
 
     @cached_property
     def _label_ids(self) -> tuple[int, ...]:
-        """Ids of all tokens that say yes or no; none if they are more than can be asked for."""
+        """Ids of all tokens that say yes or no.
+
+        Raises:
+            UserError: they are more than can be asked for.
+        """
         ids = tuple(chain(*labels_of(self.tokenizer, self.reading.languages)))
-        return ids if len(ids) <= MAX_LABELS else ()
+        if len(ids) > MAX_LABELS:
+            raise UserError(
+                doing=f"asking for yes and no in {', '.join(self.reading.languages)} by token id",
+                got=f"{len(ids)} tokens that say so",
+                expected=f"at most {MAX_LABELS}, which is all that vLLM tells of in a place",
+                remedy="configure fewer languages, or the engine `transformers` for the verifier",
+            )
+        return ids

@@ -23,6 +23,7 @@ from dynamicrubric.engines.identity import check_checkpoint
 from dynamicrubric.engines.thinking import opens_thinking, without_thinking
 from dynamicrubric.engines.tokenizer import load_tokenizer
 from dynamicrubric.seeds import uniforms
+from dynamicrubric.verdicts import UnscoredReason
 
 MAX_BATCH_TOKENS = 65_536
 """Bound on rows x (prompt + completion) tokens of one batch."""
@@ -92,6 +93,13 @@ class TransformersEngine:
         """Load model and tokenizer of a checkpoint folder."""
         return cls(load_model(directory), load_tokenizer(directory))
 
+    @property
+    def context(self) -> int | None:
+        """Longest prompt and completion together, in tokens; None where the model names none."""
+        config = getattr(self.model, "config", None)
+        text = None if config is None else config.get_text_config()
+        return getattr(text, "max_position_embeddings", None)
+
     @torch.no_grad()
     def generate(
         self,
@@ -102,6 +110,8 @@ class TransformersEngine:
         """Return one generation for each request, in order.
 
         Requests are batched by prompt length under a token budget; results are joined by index.
+        A prompt that leaves no room for a token fails as "too_long" and takes no other with it; a
+        completion that fills the room is cut there, as at its limit.
 
         Args:
             requests: what to complete.
@@ -112,28 +122,47 @@ class TransformersEngine:
         if schema is not None:
             width = int(self.model.config.get_text_config().vocab_size)
             grammar = Grammar(self.tokenizer.hf, width, schema)
-        order = sorted(range(len(requests)), key=lambda i: len(requests[i].prompt_ids))
-        done: dict[int, Generation] = {}
-        for batch in self._batches(order, requests, sampling.max_tokens):
-            generations = self._generate_batch([requests[i] for i in batch], sampling, grammar)
+        limits = [self._limit(request, sampling.max_tokens) for request in requests]
+        failed = Generation.failed(UnscoredReason.TOO_LONG)
+        done = {i: failed for i, limit in enumerate(limits) if limit <= 0}
+        order = sorted(
+            (i for i in range(len(requests)) if i not in done),
+            key=lambda i: len(requests[i].prompt_ids),
+        )
+        for batch in self._batches(order, requests, limits):
+            generations = self._generate_batch(
+                [requests[i] for i in batch], sampling, grammar, limits[batch[0]]
+            )
             done.update(zip(batch, generations, strict=True))
         assert len(done) == len(requests), "a request got no generation"
         return [done[i] for i in range(len(requests))]
 
+    def _limit(self, request: GenerateRequest, max_tokens: int) -> int:
+        """Return how many tokens a completion may have; 0 or less if there is no room."""
+        if self.context is None:
+            return max_tokens
+        return min(max_tokens, self.context - len(request.prompt_ids))
+
     @staticmethod
     def _batches(
-        order: Sequence[int], requests: Sequence[GenerateRequest], max_tokens: int
+        order: Sequence[int], requests: Sequence[GenerateRequest], limits: Sequence[int]
     ) -> list[list[int]]:
+        """Return batches of requests with one limit, so that no neighbour shortens another."""
         batches: list[list[int]] = []
         for index in order:
-            length = len(requests[index].prompt_ids) + max_tokens  # longest so far: sorted
-            if not batches or (len(batches[-1]) + 1) * length > MAX_BATCH_TOKENS:
+            length = len(requests[index].prompt_ids) + limits[index]  # longest so far: sorted
+            full = bool(batches) and (len(batches[-1]) + 1) * length > MAX_BATCH_TOKENS
+            if not batches or full or limits[batches[-1][0]] != limits[index]:
                 batches.append([])
             batches[-1].append(index)
         return batches
 
     def _generate_batch(
-        self, requests: Sequence[GenerateRequest], sampling: Sampling, grammar: Grammar | None
+        self,
+        requests: Sequence[GenerateRequest],
+        sampling: Sampling,
+        grammar: Grammar | None,
+        limit: int,
     ) -> list[Generation]:
         device = self.model.device
         ids, mask = pad_left([r.prompt_ids for r in requests], self.tokenizer.pad_id)
@@ -145,7 +174,7 @@ class TransformersEngine:
         masks = [] if grammar is None else [grammar.processor(len(requests), length)]
         config = GenerationConfig(
             do_sample=False,
-            max_new_tokens=sampling.max_tokens,
+            max_new_tokens=limit,
             eos_token_id=sorted(self.tokenizer.end_ids),
             pad_token_id=self.tokenizer.pad_id,
             # Where nothing is said, the checkpoint's own sampling defaults would hold.

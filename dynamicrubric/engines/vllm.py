@@ -22,7 +22,12 @@ from dynamicrubric.engines.identity import (
     probe_prompt,
 )
 from dynamicrubric.engines.reading import VerdictReading
-from dynamicrubric.engines.tokenengine import Completion, TokenEngine, TokenSampling
+from dynamicrubric.engines.tokenengine import (
+    Completion,
+    TokenEngine,
+    TokenSampling,
+    finish_reason_of,
+)
 from dynamicrubric.engines.tokenizer import load_tokenizer
 from dynamicrubric.engines.vllm_process import VllmChild, VllmConfig
 from dynamicrubric.errors import InstrumentError, UserError
@@ -256,10 +261,13 @@ class VllmEngine(TokenEngine):
         return [_completion(result) for result in results]
 
 
-def _completion(result: dict[str, Any]) -> Completion:
+def _completion(result: dict[str, Any]) -> Completion | BadReply:
+    finish_reason = finish_reason_of(result["finish_reason"])
+    if finish_reason is None:
+        return BadReply("unknown_finish_reason", str(result["finish_reason"]))
     return Completion(
         token_ids=tuple(result["token_ids"]),
-        finish_reason="stop" if result["finish_reason"] == "stop" else "length",
+        finish_reason=finish_reason,
         logprobs=tuple(result["logprobs"]),
         top=tuple(tuple((i, logprob) for i, logprob in place) for place in result["top"]),
     )

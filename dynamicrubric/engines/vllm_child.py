@@ -34,7 +34,9 @@ _PROGRESS_SECONDS = 1.0
 _CPU_BATCH_TOKENS = 4096
 _LENGTH = struct.Struct(">I")
 _MODEL_FILES = (".safetensors", ".json", ".jinja", ".model", ".txt")
-_NOT_THE_MODEL = frozenset({"record.json", "trainer_state.json", "training_args.json"})
+_NOT_THE_MODEL = frozenset(
+    {"engines.json", "record.json", "trainer_state.json", "training_args.json"}
+)
 
 
 def write_message(stream: BinaryIO, message: Mapping[str, Any]) -> None:
@@ -79,7 +81,8 @@ def _read_exactly(stream: BinaryIO, count: int) -> bytes | None:
 def checkpoint_hash(directory: str | Path) -> str:
     """Hash what decides a model's output: weights, configs and tokenizer of a checkpoint folder.
 
-    Names and contents of the files, not their dates; records and trainer states do not count.
+    Names and contents of the files, not their dates; records, trainer states and the engines that
+    took part in the training do not count.
     """
     total = hashlib.sha256()
     for path in sorted(Path(directory).iterdir(), key=lambda path: path.name):

@@ -32,7 +32,12 @@ from dynamicrubric.engines.identity import (
 )
 from dynamicrubric.engines.pacing import Cost
 from dynamicrubric.engines.reading import VerdictReading
-from dynamicrubric.engines.tokenengine import Completion, TokenEngine, TokenSampling
+from dynamicrubric.engines.tokenengine import (
+    Completion,
+    TokenEngine,
+    TokenSampling,
+    finish_reason_of,
+)
 from dynamicrubric.errors import InstrumentError, UserError
 
 logger = logging.getLogger(__name__)
@@ -194,10 +199,13 @@ class VllmServer(TokenEngine):
     def _read(self, answer: Mapping[str, Any]) -> Completion | BadReply:
         try:
             (choice,) = answer["choices"]
+            finish_reason = finish_reason_of(choice["finish_reason"])
+            if finish_reason is None:
+                return BadReply("unknown_finish_reason", str(choice["finish_reason"]))
             found = choice["logprobs"]
             completion = Completion(
                 token_ids=tuple(int(i) for i in choice["token_ids"]),
-                finish_reason="stop" if choice["finish_reason"] == "stop" else "length",
+                finish_reason=finish_reason,
                 logprobs=tuple(_logprob(one) for one in found["token_logprobs"]),
                 top=tuple(tuple(_pairs(place)) for place in found["top_logprobs"]),
             )

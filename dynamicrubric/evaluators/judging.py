@@ -87,8 +87,27 @@ class JudgedSet:
 
     @property
     def unscored_reasons(self) -> Counter[str]:
-        """How often the verifier left a verdict unscored, by reason."""
-        return Counter(str(v.reason) for row in self.verdicts for v in row if not v.is_scored)
+        """How often the verifier left a verdict unscored, by reason.
+
+        What it was never asked, because there was no response, is none of its failures.
+        """
+        return Counter(
+            str(v.reason)
+            for row in self.verdicts
+            for v in row
+            if not v.is_scored and failure_of(v.reason) is None
+        )
+
+    @property
+    def num_asked(self) -> int:
+        """Verdicts that the verifier was asked for: those on responses that there are."""
+        return sum(failure_of(v.reason) is None for row in self.verdicts for v in row)
+
+    @property
+    def failed_responses(self) -> Counter[str]:
+        """How often an engine gave no response, by reason, whatever the rubric."""
+        failures = (failure_of(score.reason) for score in self.scores)
+        return Counter(failure for failure in failures if failure is not None)
 
 
 @dataclass(frozen=True)
@@ -196,7 +215,8 @@ class Judging:
 
         Bad model output is data, up to a limit; a verifier that fails more often than its limit is
         a broken instrument. The two are told apart: a generator that writes nonsense says nothing
-        about the verifier.
+        about the verifier. And so is what an engine never gave (a prompt too long, a filter):
+        rubrics and responses that are not there count neither way, up to the same limits.
 
         Args:
             where: what was judged, as a person reads it ("step 3", "the held-out sets").
@@ -206,20 +226,47 @@ class Judging:
         Raises:
             InstrumentError: a share is above its limit.
         """
-        rates = {"rate/invalid_rubric": self._invalid_rate(where, judged)}
+        self._check_failures(where, judged)
+        rates = {}
+        written = [one.rubric for one in judged if not _is_missing(one.rubric)]
+        if written:
+            rates["rate/invalid_rubric"] = self._invalid_rate(where, written)
         everything = [*judged, *anchors]
-        if any(one.num_verdicts for one in everything):
+        if any(one.num_asked for one in everything):
             rates["rate/unscored_verdict"] = self._unscored_rate(where, everything)
         return rates
 
-    def _invalid_rate(self, where: str, judged: Sequence[JudgedSet]) -> float:
-        invalid = Counter(
-            str(one.rubric.reason) for one in judged if isinstance(one.rubric, InvalidRubric)
+    def _check_failures(self, where: str, judged: Sequence[JudgedSet]) -> None:
+        """Stop if an engine left out too many rubrics or responses."""
+        rubrics = Counter(
+            one.rubric.detail
+            for one in judged
+            if isinstance(one.rubric, InvalidRubric) and _is_missing(one.rubric)
         )
-        rate = invalid.total() / len(judged)
+        responses = sum((one.failed_responses for one in judged), Counter[str]())
+        for what, failed, of, name, limit in (
+            ("rubrics", rubrics, len(judged), "max_invalid_rate", self.max_invalid_rate),
+            (
+                "responses",
+                responses,
+                sum(len(one.scores) for one in judged),
+                "verifier.max_unscored_rate",
+                self.max_unscored_rate,
+            ),
+        ):
+            if failed.total() > limit * of:
+                raise InstrumentError(
+                    f"the engine gave none of {failed.total()} of {of} {what} of {where} "
+                    f"({dict(sorted(failed.items()))}), above {name} {limit}; mend the engine that "
+                    f"samples {what}, or leave out the prompts it cannot answer"
+                )
+
+    def _invalid_rate(self, where: str, written: Sequence[Rubric | InvalidRubric]) -> float:
+        invalid = Counter(str(one.reason) for one in written if isinstance(one, InvalidRubric))
+        rate = invalid.total() / len(written)
         if rate > self.max_invalid_rate:
             raise InstrumentError(
-                f"{invalid.total()} of {len(judged)} rubrics of {where} are invalid "
+                f"{invalid.total()} of {len(written)} rubrics of {where} are invalid "
                 f"({dict(sorted(invalid.items()))}), above max_invalid_rate "
                 f"{self.max_invalid_rate}; train the generator's warm start longer or raise the "
                 "limit"
@@ -227,16 +274,28 @@ class Judging:
         return rate
 
     def _unscored_rate(self, where: str, judged: Sequence[JudgedSet]) -> float:
-        num_verdicts = sum(one.num_verdicts for one in judged)
+        num_asked = sum(one.num_asked for one in judged)
         reasons = sum((one.unscored_reasons for one in judged), Counter[str]())
-        rate = reasons.total() / num_verdicts
+        rate = reasons.total() / num_asked
         if rate > self.max_unscored_rate:
             raise InstrumentError(
-                f"the verifier left {reasons.total()} of {num_verdicts} verdicts of {where} "
+                f"the verifier left {reasons.total()} of {num_asked} verdicts of {where} "
                 f"unscored ({dict(sorted(reasons.items()))}), above verifier.max_unscored_rate "
                 f"{self.max_unscored_rate}; mend the verifier or raise the limit"
             )
         return rate
+
+
+def failure_of(reason: object) -> str | None:
+    """Return why an engine gave no response, by the reason of what is unscored for it."""
+    if isinstance(reason, str) and reason.startswith(FAILED_RESPONSE):
+        return reason.removeprefix(FAILED_RESPONSE)
+    return None
+
+
+def _is_missing(rubric: Rubric | InvalidRubric) -> bool:
+    """Whether the engine gave no rubric: nothing that the generator did."""
+    return isinstance(rubric, InvalidRubric) and rubric.reason is InvalidReason.FAILED
 
 
 def job_of(rubric: Rubric | InvalidRubric, responses: ResponseSet, seed: int) -> Job:

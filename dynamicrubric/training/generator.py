@@ -25,7 +25,7 @@ from dynamicrubric.rewards import (
 )
 from dynamicrubric.seeds import derive_seed
 from dynamicrubric.training.processes import gathered
-from dynamicrubric.training.rollout import Rollout, RolloutBatch, RowGroup
+from dynamicrubric.training.rollout import Rollout, RolloutBatch, RowGroup, sample_rows
 from dynamicrubric.types import InvalidReason, InvalidRubric
 
 INVALID_R_DISC = 0.0
@@ -87,7 +87,7 @@ class GeneratorRollout(Rollout):
             for key, size in groups
             for sample in range(size)
         ]
-        generations = engine.generate(requests, self.sampling)
+        generations = sample_rows(engine, requests, self.sampling, groups)
         keys = [key for key, size in groups for _ in range(size)]
         rewards = self._rewards(generations, [self.sets[key] for key in keys], step)
         everybodys = gathered(rewards)  # limits hold for a step, whoever rolls it out

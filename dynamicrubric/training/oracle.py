@@ -16,7 +16,7 @@ from dynamicrubric.engines.transformers import TransformersEngine
 from dynamicrubric.evaluation import NO_RUBRIC
 from dynamicrubric.evaluators.judging import text_hash
 from dynamicrubric.training.policy import policy_requests
-from dynamicrubric.training.rollout import Rollout, RolloutBatch, RowGroup
+from dynamicrubric.training.rollout import Rollout, RolloutBatch, RowGroup, sample_rows
 
 
 @dataclass(frozen=True)
@@ -44,7 +44,7 @@ class OracleRollout(Rollout):
     ) -> RolloutBatch:
         """Sample each prompt's group and reward it."""
         requests = policy_requests(groups, engine, self.prompts, (*self.seed_name, step))
-        responses = engine.generate(requests, self.sampling)
+        responses = sample_rows(engine, requests, self.sampling, groups)
         places = [(key, sample) for key, size in groups for sample in range(size)]
         rewards = [
             self._reward(key, response)

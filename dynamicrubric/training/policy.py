@@ -23,7 +23,7 @@ from dynamicrubric.evaluators.judging import JudgedSet, Judging, ResponseSet, te
 from dynamicrubric.evaluators.writers import RubricWriter
 from dynamicrubric.seeds import derive_seed
 from dynamicrubric.training.processes import gathered
-from dynamicrubric.training.rollout import Rollout, RolloutBatch, RowGroup
+from dynamicrubric.training.rollout import Rollout, RolloutBatch, RowGroup, sample_rows
 from dynamicrubric.types import Rubric, Score
 
 
@@ -54,7 +54,7 @@ class PolicyRollout(Rollout):
     ) -> RolloutBatch:
         """Sample each prompt's group and score it as one response set."""
         requests = policy_requests(groups, engine, self.prompts, (*self.seed_name, step))
-        responses = engine.generate(requests, self.sampling)
+        responses = sample_rows(engine, requests, self.sampling, groups)
         sets = response_sets(groups, responses, self.prompts)
         seeds = [derive_seed(*self.seed_name, step, s.prompt_id, "rubric") for s in sets]
         rubric_texts = self.writer.write(sets, seeds)

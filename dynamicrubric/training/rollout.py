@@ -6,7 +6,10 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple, Protocol
 
+from dynamicrubric.config import Sampling
+from dynamicrubric.engines.base import GenerateRequest, Generation
 from dynamicrubric.engines.transformers import TransformersEngine
+from dynamicrubric.errors import UserError
 from dynamicrubric.rewards import combine_advantages
 from dynamicrubric.training import processes
 
@@ -59,6 +62,31 @@ class RolloutBatch:
             {**row, "advantage": advantage}
             for row, advantage in zip(self.lineage, advantages, strict=True)
         ]
+
+
+def sample_rows(
+    engine: TransformersEngine,
+    requests: Sequence[GenerateRequest],
+    sampling: Sampling,
+    groups: Sequence[RowGroup],
+) -> list[Generation]:
+    """Sample a step's completions, one for each request, in the order of the groups.
+
+    Raises:
+        UserError: a row's prompt leaves no room in the model's context: there is nothing to train
+            on, and an empty completion would be taken for the model's own.
+    """
+    keys = [key for key, size in groups for _ in range(size)]
+    for key, request in zip(keys, requests, strict=True):
+        if engine.context is not None and len(request.prompt_ids) >= engine.context:
+            raise UserError(
+                doing=f"sampling completions of the row {key!r} to train on",
+                got=f"a prompt of {len(request.prompt_ids)} tokens",
+                expected=f"fewer than the model's context of {engine.context}",
+                remedy="leave the prompt out, sample shorter or fewer responses, or take a model "
+                "with a longer context",
+            )
+    return engine.generate(requests, sampling)
 
 
 def billed(rollout: Rollout, spent: Callable[[], Mapping[str, float]]) -> Rollout:

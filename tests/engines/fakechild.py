@@ -65,10 +65,15 @@ class FakeModel:
         return {
             "id": request["id"],
             "token_ids": tokens,
-            "finish_reason": "stop" if tokens[-1] in sampling["end_ids"] else "length",
+            "finish_reason": self.finish(tokens[-1] in sampling["end_ids"]),
             "logprobs": [-1.0] * len(tokens),
             "top": top,
         }
+
+    def finish(self, stopped: bool) -> str:
+        if self.does == "abort":
+            return "abort"
+        return "stop" if stopped else "length"
 
     def logprob(self, ids: list[int], token: int, of: int, adapter: str) -> float:
         return math.log(share(ids, token, self.shift, adapter) / max(of, 1))

@@ -8,6 +8,7 @@ import os
 import stat
 import sys
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -22,12 +23,16 @@ from tinyadapter import save_adapter
 
 from dynamicrubric.config import Sampling, VerifierConfig
 from dynamicrubric.engines import vllm_child
-from dynamicrubric.engines.base import GenerateRequest, JudgeRequest
+from dynamicrubric.engines.base import GenerateRequest, JudgeRequest, Verifier
+from dynamicrubric.engines.chattokenizer import ChatTokenizer
 from dynamicrubric.engines.choice import Engines
 from dynamicrubric.engines.identity import checkpoint_hash
 from dynamicrubric.engines.models import Models
 from dynamicrubric.engines.places import EnginePlaces
+from dynamicrubric.engines.reference import probe_of
 from dynamicrubric.engines.transformers import sequence_logprobs
+from dynamicrubric.engines.verifier import PROBES
+from dynamicrubric.engines.vllm import PROBE_TOLERANCE
 from dynamicrubric.enginesettings import OpenAI, Vllm
 from dynamicrubric.errors import InstrumentError, UserError
 from dynamicrubric.worlds.base import BaseModelFiles
@@ -131,6 +136,30 @@ def test_adapter_that_vllm_takes_and_does_not_apply_is_a_broken_instrument(
     assert children() == []
 
 
+@pytest.mark.parametrize("ignored", [False, True])
+def test_adapter_that_does_less_than_the_number_format_s_tolerance_is_missed_all_the_same(
+    models: Models,
+    vllm: EnginePlaces,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    ignored: bool,
+) -> None:
+    small = save_adapter(models, tmp_path / "small", seed=3, size=0.005)
+    prompt = ChatTokenizer.load(models.base_folder).policy_prompt("Write to Anna")
+    answers = [probe_of(model, tuple(prompt)) for model in (models.load(small), models.base())]
+    assert 0.0 < answers[0].distance(answers[1]) < PROBE_TOLERANCE["bfloat16"] / 2
+    if ignored:
+        monkeypatch.setenv("FAKE_CHILD_IGNORES_ADAPTERS", "1")
+    settings = SETTINGS.model_copy(update={"dtype": "bfloat16"})
+    with Engines(models, vllm) as engines:
+        if ignored:
+            with pytest.raises(InstrumentError, match=r"the policy's engine .* does not answer"):
+                engines.sampler("policy", settings, small)
+        else:
+            engine, _ = engines.sampler("policy", settings, small)
+            assert len(engine.generate([GenerateRequest(prompt, 7)], SAMPLING)) == 1
+
+
 def test_prompt_beyond_the_context_is_a_failure_and_not_a_text(
     models: Models, adapters: dict[str, Path], vllm: EnginePlaces
 ) -> None:
@@ -214,14 +243,52 @@ def test_price_that_is_not_known_is_no_metric(
         assert "cost/price" not in engines.spent()
 
 
+@contextmanager
+def opened_verifier(
+    models: Models, answer: Callable[[Asked, int], Answer], log_dir: Path, **settings: Any
+) -> Iterator[tuple[Engines, Verifier]]:
+    """Open an endpoint that gives these answers as the verifier."""
+    with serving(answer) as fake:
+        places = EnginePlaces.model_validate(
+            {
+                "endpoints": {"judge-1": {"base_url": fake.url, "max_concurrency": 1}},
+                "log_dir": str(log_dir),
+            }
+        )
+        config = verifier(kind="openai", model="judge-1").model_copy(update=settings)
+        with Engines(models, places) as engines:
+            yield engines, engines.verifier(config)
+
+
+def test_measured_band_is_recorded_and_seen_below_the_coverage_floor(
+    models: Models, tmp_path: Path
+) -> None:
+    num_probes = sum(len(request.criteria) for request in PROBES)
+
+    def answer(_: Asked, place: int) -> Answer:
+        """Give little to yes and no; the second time a probe is asked, log-odds are 0.4 more."""
+        top = {"yes": -5.0, "no": -5.2 if place < num_probes else -5.6}
+        return Answer(chat("yes", tokens=[("yes", top)]))
+
+    with opened_verifier(models, answer, tmp_path, coverage_floor=0.5) as (engines, judge):
+        assert [verdict.reason for verdict in judge.judge([REQUEST])[0]] == ["low_coverage"] * 2
+        engines.write(tmp_path, with_cost=False)
+    (found,) = json.loads((tmp_path / "engines.json").read_text("utf-8"))["engines"]
+    assert found["settings"]["undecided_band"] == pytest.approx(2 * 0.4 / 4)
+    assert found["settings"]["verdicts_from"] == "probabilities"
+
+
 def test_given_band_is_not_measured(
-    models: Models, places: Callable[..., EnginePlaces], endpoint: FakeEndpoint
+    models: Models, places: Callable[..., EnginePlaces], endpoint: FakeEndpoint, tmp_path: Path
 ) -> None:
     settings = verifier(kind="openai", model="judge-1").model_copy(update={"undecided_band": 0.45})
     with Engines(models, places()) as engines:
         judge = engines.verifier(settings)
         assert endpoint.asked == []
         assert [verdict.reason for verdict in judge.judge([REQUEST])[0]] == ["undecided"] * 2
+        engines.write(tmp_path, with_cost=False)
+    (found,) = json.loads((tmp_path / "engines.json").read_text("utf-8"))["engines"]
+    assert found["settings"]["undecided_band"] == 0.45
 
 
 def test_endpoint_writes_for_a_conversation(

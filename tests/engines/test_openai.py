@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import sys
 import threading
-from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack
 from typing import Any
@@ -23,6 +22,7 @@ from dynamicrubric.engines.openai import OpenAIEngine
 from dynamicrubric.errors import InstrumentError, UserError
 
 YES = {" Yes": -1.2, "yes": -1.3, "No": -1.1, "**": -2.0}
+SURE = chat("yes", tokens=[("yes", {"yes": -0.1, "no": -3.0})])
 SAMPLING = Sampling(temperature=0.7, min_p=0.0, max_tokens=50)
 REQUEST = JudgeRequest("dear Anna.", ["It greets somebody."], 1, prompt="Write to Anna")
 
@@ -103,12 +103,48 @@ def test_token_texts_that_come_twice_are_added_up(bench: Bench) -> None:
         (chat("", finish="length", reasoning_content="hm"), "truncated"),
     ],
 )
-def test_verdict_without_log_probabilities_is_read_off_the_text(
+def test_verdict_is_read_off_the_text_where_no_log_probabilities_are_asked_for(
     bench: Bench, reply: dict[str, Any], expected: str
 ) -> None:
-    verdict = judge(bench.engine(always(Answer(reply))))
+    engine = bench.engine(always(Answer(reply)), top_logprobs=0)
+    verdict = judge(engine)
     assert (verdict.reason or verdict.value) == expected
     assert verdict.p_yes is None
+    assert "logprobs" not in bench.fake.bodies()[0]
+
+
+def spoilt(place: int, entry: dict[str, Any]) -> dict[str, Any]:
+    """Return a reply with `entry` among the alternatives of one of its two places."""
+    reply = chat("Yes.", tokens=[("Yes", YES), (".", {".": -0.1})])
+    reply["choices"][0]["logprobs"]["content"][place]["top_logprobs"].append(entry)
+    return reply
+
+
+@pytest.mark.parametrize(
+    ("reply", "reason"),
+    [
+        (chat("Yes"), "no_usable_probability"),
+        (spoilt(0, {"token": "no"}), "no_usable_probability"),
+        (spoilt(0, {"token": "no", "logprob": "low"}), "no_usable_probability"),
+        (spoilt(0, {"token": "no", "logprob": None}), "no_usable_probability"),
+        (chat("yes", tokens=[("yes", {})]), "no_usable_probability"),
+        (chat("", finish="length", reasoning_content="hm"), "truncated"),
+        (chat("I'm sorry, I can't help with that."), "refusal"),
+    ],
+)
+def test_reply_without_the_log_probabilities_asked_for_is_unscored_and_not_read_as_text(
+    bench: Bench, reply: dict[str, Any], reason: str
+) -> None:
+    whole = chat("No", tokens=[("No", YES)])
+    engine = bench.engine(always(Answer(reply), Answer(whole)), settings={"max_concurrency": 1})
+    ((first, second),) = engine.judge([JudgeRequest("a", ["c", "d"], 1)])
+    assert (first.value, first.reason, first.p_yes) == ("unscored", reason, None)
+    assert second.value == "yes"
+
+
+def test_null_outside_the_answer_s_place_leaves_the_verdict(bench: Bench) -> None:
+    verdict = judge(bench.engine(always(Answer(spoilt(1, {"token": "!", "logprob": None})))))
+    assert (verdict.value, round(verdict.p_yes, 3)) == ("yes", 0.633)
 
 
 @pytest.mark.parametrize(
@@ -154,20 +190,24 @@ def test_thinking_that_the_endpoint_took_out_unmarked_is_not_taken_for_the_answe
 ) -> None:
     tokens = [("no", {"no": -0.1, "yes": -3.0}), ("yes", {"yes": -0.1, "no": -3.0})]
     reply = chat("yes", tokens=tokens, reasoning_content="no")
-    assert judge(bench.engine(always(Answer(reply)))).value == "yes"
+    assert judge(bench.engine(always(Answer(reply)))).reason == "no_usable_probability"
+    assert judge(bench.engine(always(Answer(reply)), top_logprobs=0)).value == "yes"
 
 
-def test_endpoint_that_refuses_log_probabilities_is_read_by_text_and_asked_once(
-    bench: Bench,
+@pytest.mark.parametrize(
+    "said", ["logprobs is not supported with this model", "top_logprobs must be <= 5"]
+)
+def test_endpoint_that_refuses_log_probabilities_is_for_a_person_to_settle(
+    bench: Bench, said: str
 ) -> None:
     def answer(asked: Asked, _: int) -> Answer:
-        if "logprobs" in asked.body:
-            return failure("logprobs is not supported with this model")
-        return Answer(chat("yes"))
+        return failure(said) if "logprobs" in asked.body else Answer(chat("yes"))
 
-    engine = bench.engine(answer, settings={"max_concurrency": 1})
-    assert [judge(engine).value for _ in range(3)] == ["yes"] * 3
-    assert Counter("logprobs" in body for body in bench.fake.bodies()) == {True: 1, False: 3}
+    with pytest.raises(UserError, match=said) as caught:
+        judge(bench.engine(answer))
+    assert "top_logprobs to the endpoint's limit, or to 0" in str(caught.value)
+    engine = bench.engine(answer, top_logprobs=0)
+    assert (judge(engine).value, judge(engine).p_yes) == ("yes", None)
 
 
 def test_verdicts_come_in_the_order_asked(bench: Bench) -> None:
@@ -175,7 +215,7 @@ def test_verdicts_come_in_the_order_asked(bench: Bench) -> None:
         text = asked.body["messages"][-1]["content"]
         return Answer(chat("yes" if "even" in text else "no"))
 
-    engine = bench.engine(answer)
+    engine = bench.engine(answer, top_logprobs=0)
     requests = [
         JudgeRequest(f"text {n}", ["even" if (n + m) % 2 == 0 else "odd" for m in range(n)], n)
         for n in range(6)
@@ -195,7 +235,7 @@ def test_one_bad_reply_leaves_its_neighbours_scored(bench: Bench) -> None:
         return Answer("<html>" if "broken" in text else chat("yes"))
 
     requests = [JudgeRequest(t, ["c"], 1) for t in ("a", "filtered", "long", "broken", "b")]
-    verdicts = [row[0] for row in bench.engine(answer).judge(requests)]
+    verdicts = [row[0] for row in bench.engine(answer, top_logprobs=0).judge(requests)]
     assert [v.reason or v.value for v in verdicts] == [
         "yes",
         "content_filter",
@@ -269,7 +309,7 @@ def test_prompt_of_token_ids_alone_is_refused(bench: Bench) -> None:
 
 def test_429_is_retried_after_the_time_it_names(bench: Bench) -> None:
     busy = Answer({"error": {"message": "slow down"}}, 429, {"retry-after": "7"})
-    engine = bench.engine(always(busy, Answer(chat("yes"))))
+    engine = bench.engine(always(busy, Answer(SURE)))
     assert judge(engine).value == "yes"
     assert 7.0 in bench.pauses
     assert engine.cost.calls == 2
@@ -277,7 +317,7 @@ def test_429_is_retried_after_the_time_it_names(bench: Bench) -> None:
 
 def test_500s_are_retried_with_growing_pauses(bench: Bench) -> None:
     broken = Answer("oops", 500)
-    engine = bench.engine(always(broken, broken, broken, Answer(chat("yes"))))
+    engine = bench.engine(always(broken, broken, broken, Answer(SURE)))
     assert judge(engine).value == "yes"
     first, second, third = bench.pauses
     assert 0.375 <= first <= 0.5 < 0.75 <= second <= 1.0 < 1.5 <= third <= 2.0
@@ -303,7 +343,7 @@ def test_answer_that_does_not_come_in_time_is_asked_for_again(bench: Bench) -> N
     def answer(_: Asked, place: int) -> Answer:
         if place == 0:
             bench.fake.released.wait()
-        return Answer(chat("yes"))
+        return Answer(SURE)
 
     settings = {"timeout_seconds": 0.5, "max_attempts": 100}
     assert judge(bench.engine(answer, settings=settings)).value == "yes"
@@ -313,21 +353,19 @@ def test_answer_that_does_not_come_in_time_is_asked_for_again(bench: Bench) -> N
 def test_answer_that_trickles_in_is_given_up_at_its_deadline(bench: Bench) -> None:
     settings = {"timeout_seconds": 0.5, "max_attempts": 100}
     trickle = Answer(chat("no"), trickles=True)
-    assert judge(bench.engine(always(trickle, Answer(chat("yes"))), settings=settings)).value == (
-        "yes"
-    )
+    assert judge(bench.engine(always(trickle, Answer(SURE)), settings=settings)).value == "yes"
     assert len(bench.fake.asked) >= 2
 
 
 def test_answer_with_an_empty_error_field_is_an_answer(bench: Bench) -> None:
-    engine = bench.engine(always(Answer(chat("yes") | {"error": None})))
+    engine = bench.engine(always(Answer(SURE | {"error": None})))
     assert (judge(engine).value, len(bench.fake.asked)) == ("yes", 1)
 
 
 def test_endpoint_that_never_answers_in_time_is_a_broken_instrument(bench: Bench) -> None:
     def answer(_: Asked, __: int) -> Answer:
         bench.fake.released.wait()
-        return Answer(chat("yes"))
+        return Answer(SURE)
 
     engine = bench.engine(answer, settings={"timeout_seconds": 0.1, "max_attempts": 2})
     with pytest.raises(InstrumentError, match=r"no answer within 0\.1 s"):
@@ -353,7 +391,7 @@ def test_used_up_quota_is_not_waited_for(bench: Bench) -> None:
     "broken", ["<html>gateway</html>", "[1, 2]", '{"error": {"code": 502}}', ""]
 )
 def test_answer_that_is_no_completion_is_retried_and_then_data(bench: Bench, broken: str) -> None:
-    engine = bench.engine(always(Answer(broken), Answer(chat("yes"))))
+    engine = bench.engine(always(Answer(broken), Answer(SURE)))
     assert judge(engine).value == "yes"
     engine = bench.engine(always(Answer(broken)), settings={"max_attempts": 2})
     assert judge(engine).reason == "malformed_reply"
@@ -429,8 +467,17 @@ def test_missing_package_names_the_extra(monkeypatch: pytest.MonkeyPatch) -> Non
 
 
 def test_identity_is_no_more_than_the_endpoint_s_name_for_its_model(bench: Bench) -> None:
-    identity = bench.engine(always(Answer(chat("yes"))), role="generator").identity
+    identity = bench.engine(always(Answer(SURE)), role="generator").identity
     assert (identity.role, identity.checkpoint) == ("generator", "named:judge")
+    assert "verdicts_from" not in identity.settings
+
+
+@pytest.mark.parametrize(("top", "source"), [(20, "probabilities"), (0, "text")])
+def test_identity_of_a_verifier_says_what_its_verdicts_are_read_from(
+    bench: Bench, top: int, source: str
+) -> None:
+    engine = bench.engine(always(Answer(SURE)), top_logprobs=top)
+    assert engine.identity.settings["verdicts_from"] == source
 
 
 # --- cost and concurrency -----------------------------------------------------------------------

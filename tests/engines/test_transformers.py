@@ -93,6 +93,21 @@ def test_shorter_limit_gives_a_beginning_of_the_longer_completion(
         assert whole.token_ids[: len(cut.token_ids)] == cut.token_ids
 
 
+def test_prompt_beyond_the_context_fails_alone_and_a_completion_ends_with_it(
+    model: PreTrainedModel, tokenizer: FrameTokenizer, requests: list[GenerateRequest]
+) -> None:
+    endless = torch.full((len(tokenizer.hf),), -60.0)
+    endless[torch.tensor([40, 41])] = 0.0
+    engine = TransformersEngine(always(model, endless), tokenizer)
+    assert engine.context == 512
+    asked = [GenerateRequest([40] * length, 7) for length in (512, 10, 511, 508, 10_000, 505)]
+    found = run(engine, asked, max_tokens=6)
+    assert [one.failure for one in found] == ["too_long", None, None, None, "too_long", None]
+    assert [len(one.token_ids) for one in found] == [0, 6, 1, 4, 0, 6]
+    assert {one.finish_reason for one in found} == {"length"}
+    assert [run(engine, [one], max_tokens=6)[0] for one in asked] == found
+
+
 def test_no_requests_are_no_generations(engine: TransformersEngine) -> None:
     assert run(engine, []) == []
 

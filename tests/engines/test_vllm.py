@@ -16,9 +16,10 @@ import pytest
 from faketokenizer import FakeTokenizer
 
 from dynamicrubric.config import Sampling
-from dynamicrubric.engines import vllm_child
+from dynamicrubric.engines import tokenengine, vllm_child
 from dynamicrubric.engines.base import GenerateRequest, Generation, JudgeRequest
 from dynamicrubric.engines.identity import checkpoint_hash
+from dynamicrubric.engines.reading import VerdictReading
 from dynamicrubric.engines.vllm import VllmEngine
 from dynamicrubric.engines.vllm_process import VllmConfig, child_environment
 from dynamicrubric.errors import InstrumentError, UserError
@@ -151,9 +152,26 @@ def test_prompt_too_long_fails_alone_and_shifts_nothing(bench: Bench) -> None:
     assert longest.failure is None
 
 
-def test_verdicts_are_asked_for_by_the_ids_of_all_labels(bench: Bench) -> None:
+def test_completion_that_the_engine_gave_up_is_a_failure_and_not_a_text(bench: Bench) -> None:
+    (found,) = ask(bench.engine(bench.checkpoint(does="abort")), [7, 40])
+    assert (found.failure, found.text, found.token_ids) == ("unknown_finish_reason", "", ())
+
+
+def test_more_labels_than_can_be_asked_for_are_refused(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tokenengine, "MAX_LABELS", 2)
     folder = bench.checkpoint(does="tell")
     engine = bench.engine(folder, frame=frame())
+    with pytest.raises(UserError, match=r"3 tokens.*at most 2"):
+        engine.judge([JudgeRequest("a", ["c"], 1)])
+    assert not (folder / "asked.json").exists()
+
+
+def test_verdicts_are_asked_for_by_the_ids_of_all_labels(bench: Bench) -> None:
+    folder = bench.checkpoint(does="tell")
+    reading = VerdictReading(coverage_floor=0.0)
+    engine = bench.engine(folder, frame=frame(), reading=reading)
     request = JudgeRequest("dear Anna", ["It greets.", "It is long."], 5, prompt="Write")
     ((first, second),) = engine.judge([request])
     asked = json.loads((folder / "asked.json").read_text())
@@ -163,7 +181,9 @@ def test_verdicts_are_asked_for_by_the_ids_of_all_labels(bench: Bench) -> None:
     assert prompts[0] != prompts[1]
     assert all(ids[0] == 7 and ids[-1] == 8 for ids in prompts)
     assert first.p_yes != second.p_yes
-    assert {first.value, second.value} <= {"yes", "no", "unscored"}
+    for verdict in (first, second):
+        assert verdict.p_yes is not None
+        assert verdict.value == ("yes" if verdict.p_yes > 0.5 else "no")
 
 
 def test_verdict_on_a_response_too_long_is_unscored_and_its_neighbours_are_not(
@@ -207,6 +227,7 @@ def test_hash_follows_weights_and_configs_and_nothing_else(bench: Bench) -> None
     folder = bench.checkpoint()
     first = checkpoint_hash(folder)
     (folder / "record.json").write_text("{}")
+    (folder / "engines.json").write_text("{}")
     (folder / "notes.log").write_text("x")
     assert checkpoint_hash(folder) == first
     (folder / "generation_config.json").write_text("{}")

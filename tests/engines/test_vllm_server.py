@@ -22,6 +22,7 @@ from dynamicrubric.engines.access import EndpointConfig
 from dynamicrubric.engines.base import GenerateRequest, JudgeRequest
 from dynamicrubric.engines.endpoint import Endpoint
 from dynamicrubric.engines.identity import Probe, checkpoint_hash
+from dynamicrubric.engines.reading import VerdictReading
 from dynamicrubric.engines.vllm_server import VllmServer
 from dynamicrubric.errors import InstrumentError, UserError
 from dynamicrubric.prompts.chat import ChatFrame
@@ -154,13 +155,14 @@ def test_limit_leaves_room_for_the_prompt(bench: Bench) -> None:
 
 
 def test_verdict_is_read_from_the_labels_ids(bench: Bench) -> None:
-    engine = bench.engine(FakeServer())
+    engine = bench.engine(FakeServer(), reading=VerdictReading(coverage_floor=0.0))
     ((verdict,),) = engine.judge([JudgeRequest("a", ["c"], 1)])
     prompt = bench.last()["prompt"]
     yes = sum(math.exp(logprob(prompt, i, 1, 3)) for i in (30, 31))
     no = math.exp(logprob(prompt, 32, 1, 3))
     assert bench.last()["logprob_token_ids"] == [30, 31, 32]
-    assert (verdict.p_yes or 0.5) == pytest.approx(yes / (yes + no)) or yes + no < 0.5
+    assert verdict.p_yes == pytest.approx(yes / (yes + no))
+    assert verdict.value == ("yes" if yes > no else "no")
 
 
 def test_masked_probabilities_are_not_used(bench: Bench) -> None:
@@ -229,6 +231,27 @@ def two_choices(answer: dict[str, Any]) -> None:
 
 def no_logprobs(answer: dict[str, Any]) -> None:
     answer["choices"][0]["logprobs"] = None
+
+
+@pytest.mark.parametrize(
+    ("said", "failure", "finish"),
+    [
+        ("stop", None, "stop"),
+        ("length", None, "length"),
+        ("abort", "unknown_finish_reason", "length"),
+        ("error", "unknown_finish_reason", "length"),
+        (None, "unknown_finish_reason", "length"),
+    ],
+)
+def test_completion_that_ended_otherwise_than_at_an_end_or_a_limit_is_a_failure(
+    bench: Bench, said: str | None, failure: str | None, finish: str
+) -> None:
+    server = FakeServer()
+    engine = bench.engine(server)
+    server.spoil = lambda answer: answer["choices"][0].update(finish_reason=said)
+    (found,) = engine.generate([GenerateRequest([7], 1)], SAMPLING)
+    assert (found.failure, found.finish_reason) == (failure, finish)
+    assert bool(found.token_ids) is (failure is None)
 
 
 @pytest.mark.parametrize("spoil", [drop_ids, two_choices, no_logprobs])

@@ -15,13 +15,13 @@ LORA = AdapterConfig(
 )
 
 
-def save_adapter(models: Models, folder: Path, seed: int) -> Path:
-    """Save an adapter with random weights; a new one's would change nothing."""
+def save_adapter(models: Models, folder: Path, seed: int, size: float = 0.5) -> Path:
+    """Save an adapter with random weights of this size; a new one's would change nothing."""
     model = models.new_adapter(LORA, seed)
     with torch.no_grad():
         for name, weight in model.named_parameters():
             if "lora_B" in name:
-                weight.normal_(std=0.5)
+                weight.normal_(std=size)
     folder.mkdir(parents=True)
     save_checkpoint(model, ChatTokenizer.load(models.base_folder), folder)
     return folder

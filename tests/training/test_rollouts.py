@@ -50,6 +50,7 @@ class Script:
     """An engine that says its lines."""
 
     tokenizer = Letters()
+    context: int | None = None
 
     def __init__(self, *lines: str | Generation) -> None:
         self.lines = [
@@ -279,6 +280,42 @@ def test_response_that_the_engine_never_gave_is_not_judged_and_has_no_reward() -
     assert [request.seed for request in asked[:2]] == [request.seed for request in asked[2:]]
 
 
+def test_response_that_the_engine_never_gave_is_no_failure_of_the_verifier() -> None:
+    engine = Script("thank you", Generation.failed("too_long"))
+    batch = run(policy_rollout(THANKS, max_unscored_rate=0.5), engine, ("p", 2))
+    assert batch.metrics["rate/unscored_verdict"] == 0.0
+    with pytest.raises(InstrumentError, match="gave none of 2 of 4 responses of step 3") as caught:
+        run(policy_rollout(THANKS, max_unscored_rate=0.4), engine, ("p", 4), step=3)
+    said = str(caught.value)
+    assert "{'too_long': 2}" in said
+    assert "mend the engine that samples responses" in said
+    assert "mend the verifier" not in said
+
+
+def test_verifier_s_failures_count_among_the_responses_that_there_are() -> None:
+    silent = ProgrammaticVerifier(check, failure_rate=1.0)
+    engine = Script("7", Generation.failed("too_long"), "7")
+    with pytest.raises(InstrumentError, match=r"left 2 of 2 verdicts.*'verifier_failure': 2\}"):
+        run(policy_rollout(THANKS, verifier=silent), engine, ("p", 3))
+
+
+def test_step_without_a_response_has_no_rate_of_verdicts() -> None:
+    engine = Script(Generation.failed("too_long"))
+    batch = run(policy_rollout(THANKS, max_unscored_rate=1.0), engine, ("p", 2))
+    assert batch.rewards["score"] == [None, None]
+    assert "rate/unscored_verdict" not in batch.metrics
+
+
+def test_rubric_that_the_engine_never_gave_is_not_charged_to_the_generator() -> None:
+    engine = Script(THANKS, Generation.failed("content_filter"), "[", THANKS)
+    batch = run(generator_rollout(max_invalid_rate=0.4), engine, ("p/0", 4))
+    assert batch.metrics["rate/invalid_rubric"] == pytest.approx(1 / 3)
+    with pytest.raises(InstrumentError, match="gave none of 1 of 4 rubrics of step 1") as caught:
+        run(generator_rollout(max_invalid_rate=0.2), engine, ("p/0", 4))
+    assert "{'content_filter': 1}" in str(caught.value)
+    assert "warm start" not in str(caught.value)
+
+
 def test_generator_is_not_shown_a_response_that_the_engine_never_gave() -> None:
     engine = Script(THANKS)
     found = ResponseSet.of(
@@ -295,6 +332,25 @@ def test_rubric_that_the_engine_never_gave_costs_the_generator_nothing() -> None
     assert batch.rewards["r_disc"] == [0.25, None, INVALID_R_DISC]
     assert batch.rewards["r_anchor"][1:] == [None, worst_r_anchor(len(ANCHORS))]
     assert [row["invalid_reason"] for row in batch.lineage] == [None, "failed", "not_json"]
+
+
+@pytest.mark.parametrize(
+    ("rollout", "row", "longest"),
+    [(policy_rollout(THANKS), "q", "Write more"), (generator_rollout(), "p/0", None)],
+)
+def test_row_beyond_the_context_stops_before_anything_is_sampled(
+    rollout: Any, row: str, longest: str | None
+) -> None:
+    engine = Script(THANKS)
+    groups = [(row, 2)] if longest is None else [("p", 2), (row, 2)]
+    prompt = longest or "".join(["Write", *RESPONSES])
+    engine.context = len(prompt) + 1
+    run(rollout, engine, *groups)
+    asked = len(engine.asked)
+    engine.context = len(prompt)
+    with pytest.raises(UserError, match=rf"the row '{row}'.*prompt of {len(prompt)} tokens"):
+        run(rollout, engine, *groups)
+    assert len(engine.asked) == asked
 
 
 def test_rollouts_draw_from_run_step_row_and_sample() -> None:
