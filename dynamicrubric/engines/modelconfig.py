@@ -92,6 +92,27 @@ def hub_checkpoint(name: str) -> HubName | None:
     return None if is_file or name.count("/") != 1 else parse_hub_name(name)
 
 
+def cached_weights(name: HubName) -> Path | None:
+    """Return the folder of the hub's cache that has a repository's weights, all of them, or None.
+
+    A folder with its config alone is there as soon as somebody has asked for that.
+    """
+    from huggingface_hub import try_to_load_from_cache
+
+    config = try_to_load_from_cache(name.repository, CONFIG, revision=name.revision)
+    if not isinstance(config, str):
+        return None
+    folder = Path(config).parent
+    try:
+        index = json.loads((folder / _INDEX).read_text(encoding="utf-8"))
+        files = {str(file) for file in index["weight_map"].values()}
+    except FileNotFoundError:
+        files = {"model.safetensors"}
+    except (OSError, ValueError, TypeError, LookupError, AttributeError):
+        return None  # an index that cannot be read names no files
+    return folder if all((folder / file).is_file() for file in files) else None
+
+
 def _of_shape(shape: Mapping[str, Any]) -> ModelConfig:
     try:
         return AutoConfig.for_model(**shape)

@@ -52,10 +52,10 @@ def preflight(config: Config, name: str, device: Device, root: Path) -> Report:
         device: what its tasks would run on.
         root: the project's folder: its records say how fast, its disk how much room there is.
     """
-    reached, hub_answers = reach_checks(config.model_dump(mode="json"), config)
-    model = _model(config, hub_answers)
     recipes = {run.arm: resolve_arm(config, run.arm) for run in config.study.runs}
     arms = {arm: Arm(recipe, longest_texts(config, recipe)) for arm, recipe in recipes.items()}
+    reached, hub_answers = reach_checks(config, arms, root)
+    model = _model(config, hub_answers)
     columns = zip(*(arm.lengths for arm in arms.values()), strict=True)
     lengths = Lengths(*(max(column) for column in columns))
     plan = countable_plan(config)
