@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from huggingface_hub import constants
 from typer.testing import CliRunner
 
 from dynamicrubric.cli import app
@@ -198,6 +199,23 @@ def test_disk_that_is_too_small_is_a_problem(
 ) -> None:
     monkeypatch.setattr("dynamicrubric.preflight.checks.free_disk", lambda root: 1e6)
     assert "0.0 GB free" in problems(report_of())["disk"].found
+
+
+def test_base_of_the_hub_lies_in_its_cache_and_in_the_prepared_data(
+    project: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    local = report_of()
+    hub = report_of(backbone={"checkpoint": "me/model"})
+    assert sum(hub.storage.values()) - sum(local.storage.values()) == pytest.approx(
+        hub.storage["base, copied into the prepared data"]
+    )
+    snapshot = project / "cache" / "models--me--model" / "snapshots" / ("a" * 40)
+    snapshot.mkdir(parents=True)
+    (snapshot / "config.json").write_text(json.dumps(SHAPE))
+    (snapshot / "model.safetensors").write_text("")
+    monkeypatch.setattr(constants, "HF_HUB_CACHE", str(project / "cache"))
+    cached = report_of(backbone={"checkpoint": f"me/model@{'a' * 40}"})
+    assert cached.storage == local.storage
 
 
 def test_step_that_takes_longer_than_its_deadline_is_a_problem(project: Path) -> None:
