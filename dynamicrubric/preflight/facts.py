@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Final, Literal
 
 from dynamicrubric.preflight.lengths import Lengths
@@ -32,6 +32,25 @@ class Check:
     level: Level
     found: str
     change: str = ""
+
+
+def of_arms(found: Mapping[str, Sequence[Check]]) -> list[Check]:
+    """Return the checks of all arms, each once; what holds in some of them alone names those.
+
+    >>> a, b = Check("x", "ok", "both"), Check("x", "note", "one")
+    >>> [check.found for check in of_arms({"first": [a, b], "second": [a]})]
+    ['both', 'one (in first)']
+    """
+    arms: dict[Check, list[str]] = {}
+    for arm, checks in found.items():
+        for check in dict.fromkeys(checks):
+            arms.setdefault(check, []).append(arm)
+    return [
+        check
+        if len(names) == len(found)
+        else replace(check, found=f"{check.found} (in {', '.join(names)})")
+        for check, names in arms.items()
+    ]
 
 
 @dataclass(frozen=True)

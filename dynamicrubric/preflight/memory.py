@@ -58,6 +58,8 @@ class Memory:
         found = [self._warm_start("policy"), self._warm_start("generator"), self._sampling()]
         if self.recipe.generator.update != "none":
             found.append(self._train_generator())
+        elif self._keeps:
+            found.append(self._write_rubrics())
         found += [self._train_policy(), self._evaluate()]
         return [phase for phase in found if phase is not None]
 
@@ -86,8 +88,13 @@ class Memory:
 
     @property
     def _writes(self) -> bool:
-        """Whether a generator is loaded beside the policy: kept rubrics and rules need none."""
+        """Whether a policy training loads a generator: kept rubrics and rules need none."""
         return self.recipe.evaluator == "dynamic"
+
+    @property
+    def _keeps(self) -> bool:
+        """Whether rubrics are written once and kept: in round 1, and in round 0 to measure P_0."""
+        return self.recipe.evaluator == "static"
 
     def _warm_start(self, role: str) -> Phase | None:
         settings = getattr(self.config.warm_start, role)
@@ -112,9 +119,12 @@ class Memory:
     def _train_generator(self) -> Phase:
         generator = self.recipe.generator
         copies = 2 if generator.kl_beta else 1
-        processes = self.config.runtime.processes
+        requests = generator.batch_size // self.config.runtime.processes
+        if self._keeps:  # then the trained one is loaded once more, and writes for every prompt
+            copies += 1
+            requests = max(requests, sum(num_prompts(self.config)))
         moments = {
-            **self._sample("generator", generator.batch_size // processes),
+            **self._sample("generator", requests),
             **self._verdicts(generator.group_size),
             "forward and backward": self._update(
                 generator.batch_size, self.lengths.generator_in, self.lengths.generator_out
@@ -123,6 +133,11 @@ class Memory:
         return Phase(
             "train_generator", self._base, 0.0, copies * self._role, self._training, moments
         )
+
+    def _write_rubrics(self) -> Phase:
+        """Return round 1 of an untrained generator whose rubrics are kept."""
+        moments = self._sample("generator", sum(num_prompts(self.config)))
+        return Phase("train_generator", self._base, 0.0, self._role, 0.0, moments)
 
     def _train_policy(self) -> Phase:
         policy = self.recipe.policy
@@ -146,14 +161,16 @@ class Memory:
         )
 
     def _evaluate(self) -> Phase:
-        sets = num_prompts(self.config)[1] * self.config.evaluation.sets_per_prompt
+        heldout = num_prompts(self.config)[1]
+        sets = heldout * self.config.evaluation.sets_per_prompt
+        loads = self._writes or self._keeps
         moments = {
             **self._sample("policy", sets * self._set_size),
-            **(self._sample("generator", sets) if self._writes else {}),
+            **(self._sample("generator", sets if self._writes else heldout) if loads else {}),
             **self._verdicts(1),
             "log-probabilities": self._logprobs(),
         }
-        generator = self._role if self._writes else 0.0
+        generator = self._role if loads else 0.0
         return Phase("evaluate_round", self._base, 2 * self._role, generator, 0.0, moments)
 
     @property

@@ -7,6 +7,7 @@ from typing import Final
 
 from dynamicrubric.config import Config, PretrainedConfig
 from dynamicrubric.engines.meta import ModelSize
+from dynamicrubric.engines.modelconfig import cached_weights, hub_checkpoint
 from dynamicrubric.plan import Plan
 from dynamicrubric.preflight.facts import Work
 from dynamicrubric.preflight.memory import ADAM_BYTES, FLOAT32
@@ -48,7 +49,15 @@ def planned_storage(
         * (checkpoint + trained * ADAM_BYTES),
         TEXTS: float(sum(one.tokens_written for one in work) * BYTES_PER_TOKEN),
     }
-    if pretrained:
+    if isinstance(config.backbone, PretrainedConfig):
         in_memory = size.num_params * size.dtype_bytes
         found["base, copied into the prepared data"] = float(stored_base or in_memory)
+        if _is_to_be_fetched(config.backbone):
+            found["base, in the hub's cache"] = float(stored_base or in_memory)
     return found
+
+
+def _is_to_be_fetched(backbone: PretrainedConfig) -> bool:
+    """Say whether a base has yet to come from the hub, whose cache keeps it beside the copy."""
+    name = hub_checkpoint(backbone.checkpoint)
+    return name is not None and not name.folder and cached_weights(name) is None

@@ -61,32 +61,47 @@ def _cell_work(
     cell: Cell, prompts: tuple[int, int], num_anchors: int, lengths: Lengths
 ) -> Iterator[Work]:
     recipe = cell.recipe
-    size, items = recipe.responses_per_set, recipe.rubrics.max_items
-    writes = recipe.rubrics.evaluator == "dynamic"
+    size, evaluator = recipe.responses_per_set, recipe.rubrics.evaluator
+    # An oracle's reward is the true quality: there is nothing to judge.
+    items = 0 if evaluator == "oracle" else recipe.rubrics.max_items
     policy, generator = recipe.policy_training, recipe.generator_training
     if policy is not None:
         yield _work("sample_responses", lengths, policy=prompts[0] * size)
-    if generator is not None:
-        rubrics = generator.steps * generator.prompts_per_step * generator.group_size
+    kept = sum(prompts) if evaluator == "static" and recipe.round == 1 else 0
+    if generator is not None or kept:
+        steps = generator.steps * generator.prompts_per_step if generator else 0
+        rubrics = steps * generator.group_size if generator else 0
         asked = rubrics * items * (size + num_anchors)
-        yield _work("train_generator", lengths, generator=rubrics, verdicts=asked)
+        yield _work("train_generator", lengths, generator=rubrics + kept, verdicts=asked)
     if policy is not None:
         sets = policy.steps * policy.prompts_per_step
         yield _work(
             "train_policy",
             lengths,
             policy=sets * size,
-            generator=sets if writes else 0,
+            generator=sets if evaluator == "dynamic" else 0,
             verdicts=sets * size * items,
         )
     sets = prompts[1] * recipe.evaluation.sets_per_prompt
+    measured = size * (1 if cell.before is None else 2)  # also the sets of the round before
     yield _work(
         "evaluate_round",
         lengths,
         policy=sets * size,
-        generator=sets if writes else 0,
-        verdicts=sets * items * (size + num_anchors),
+        generator=_measured_rubrics(evaluator, recipe.round, sets, prompts[1]),
+        verdicts=sets * items * (measured + num_anchors),
     )
+
+
+def _measured_rubrics(evaluator: str, round_number: int, sets: int, heldout: int) -> int:
+    """Return the rubrics that a round's evaluation writes.
+
+    A dynamic evaluator writes one for each set, and from round 1 on for those of the round before;
+    a static one has none yet in round 0, and writes one for each prompt.
+    """
+    if evaluator == "dynamic":
+        return sets * (1 if round_number == 0 else 2)
+    return heldout if evaluator == "static" and round_number == 0 else 0
 
 
 def _work(
@@ -123,13 +138,13 @@ def measured_rates(config: Config, root: Path) -> dict[str, list[float]]:
     A record counts if the folder's warm starts are of the same backbone and world, and the step had
     the same length limits and size of sets.
     """
-    warm = _read(root / WARM_DIR / "generator" / "record.json")
+    warm = read_record(root / WARM_DIR / "generator" / "record.json")
     ours = config.backbone.model_dump(mode="json")
     if warm is None or warm.get("identity", {}).get("backbone") != ours:
         return {}
     found: dict[str, list[float]] = {}
     for path in sorted((root / RUNS_DIR).glob("*/*/record.json")):
-        record = _read(path)
+        record = read_record(path)
         try:
             if record is None or not _same_limits(record["identity"], config):
                 continue
@@ -153,23 +168,30 @@ def _rate(record: Mapping[str, Any], prompts: tuple[int, int]) -> float:
     """Return the completions a second of a recorded step, all that it sampled counted."""
     step, identity = record["step"], record["identity"]
     size = int(identity.get("responses_per_set", 0))  # a generator's training needs none
-    writes = identity.get("rubrics", {}).get("evaluator") == "dynamic"
+    evaluator = identity.get("rubrics", {}).get("evaluator")
+    training = identity.get("training")
     if step == "sample_responses":
         completions = prompts[0] * size
     elif step == "train_generator":
-        training = identity["training"]
-        completions = training["steps"] * training["prompts_per_step"] * training["group_size"]
+        kept = sum(prompts) if evaluator == "static" else 0
+        completions = kept + (_num_sets(training) * training["group_size"] if training else 0)
     elif step == "train_policy":
-        training = identity["training"]
-        completions = training["steps"] * training["prompts_per_step"] * (size + writes)
+        completions = _num_sets(training) * (size + (evaluator == "dynamic"))
     elif step == "evaluate_round":
-        completions = prompts[1] * identity["evaluation"]["sets_per_prompt"] * (size + writes)
+        sets = prompts[1] * identity["evaluation"]["sets_per_prompt"]
+        rubrics = _measured_rubrics(evaluator, identity["round"], sets, prompts[1])
+        completions = sets * size + rubrics
     else:
         raise KeyError(step)
     return float(completions / float(record["provenance"]["seconds"]))
 
 
-def _read(path: Path) -> dict[str, Any] | None:
+def _num_sets(training: Mapping[str, Any]) -> int:
+    return int(training["steps"] * training["prompts_per_step"])
+
+
+def read_record(path: Path) -> dict[str, Any] | None:
+    """Return a record's content, None where there is none that can be read."""
     try:
         document = json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError):

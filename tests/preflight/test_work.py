@@ -6,10 +6,18 @@ import json
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from dynamicrubric.config import Config
 from dynamicrubric.preflight.facts import Work
 from dynamicrubric.preflight.lengths import Lengths
-from dynamicrubric.preflight.work import countable_plan, measured_rates, planned_work, timed
+from dynamicrubric.preflight.work import (
+    countable_plan,
+    measured_rates,
+    num_prompts,
+    planned_work,
+    timed,
+)
 from dynamicrubric.yamlio import load_yaml
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -41,11 +49,37 @@ def test_work_of_one_arm_is_what_its_settings_multiply_to() -> None:
     assert policy.tokens_written == sets * 4 * 5 + sets * 20
     assert policy.verdicts == sets * 4 * 4
     measured = found["evaluate_round"]
-    assert (measured.runs, measured.completions) == (3, 3 * 24 * (4 + 1))
+    # Rounds 1 and 2 also write and judge rubrics for the sets of the round before.
+    assert (measured.runs, measured.completions) == (3, 3 * 24 * (4 + 1) + 2 * 24)
+    assert measured.tokens_read == 3 * 24 * 4 * 10 + 5 * 24 * 100
+    assert measured.verdicts == 3 * 24 * 4 * (4 + 4) + 2 * 24 * 4 * 4
 
 
 def test_work_of_an_arm_that_never_trains_its_generator_has_no_such_step() -> None:
     assert "train_generator" not in work_of(smollm2(run=["frozen"]))
+
+
+def postcards(*arms: str) -> Config:
+    document = load_yaml(ROOT / "profiles" / "postcards.yaml")
+    document["study"] |= {"run": list(arms), "rounds": 2}
+    return Config.model_validate(document)
+
+
+@pytest.mark.parametrize("arm", ["static", "static_zero_shot"])
+def test_kept_rubrics_are_written_for_the_held_out_and_then_once_for_all(arm: str) -> None:
+    config = postcards(arm)
+    train, heldout = num_prompts(config)
+    found = work_of(config)
+    trained = (240 + 60) * 4 * 8 if arm == "static" else 0
+    assert found["train_generator"].completions == trained + train + heldout
+    assert found["train_generator"].runs == 1
+    sets = heldout * 4
+    assert found["evaluate_round"].completions == 3 * sets * 6 + heldout
+    assert found["evaluate_round"].verdicts == sets * 5 * (3 * (6 + 7) + 2 * 6)
+
+
+def test_oracle_judges_nothing() -> None:
+    assert [one.verdicts for one in work_of(postcards("oracle")).values()] == [0, 0, 0]
 
 
 def record(path: Path, step: str, seconds: float, **identity: Any) -> None:
@@ -71,6 +105,32 @@ def test_time_is_by_the_median_rate_of_earlier_runs(tmp_path: Path) -> None:
     assert found["sample_responses"].seconds == 448 / 2.0
     assert found["sample_responses"].based_on == 3
     assert found["train_policy"].seconds is None  # never run here: unknown
+
+
+def test_rate_of_an_evaluation_counts_the_rubrics_for_the_round_before(tmp_path: Path) -> None:
+    config = smollm2()
+    backbone = config.backbone.model_dump(mode="json")
+    record(tmp_path / "data/warm/generator", "warm_start", 9.0, backbone=backbone)
+    for number, completions in enumerate((24 * (4 + 1), 24 * (4 + 2))):
+        record(
+            tmp_path / f"data/runs/cell{number}/evaluation",
+            "evaluate_round",
+            completions / 2,
+            round=number,
+            responses_per_set=4,
+            rubrics={"evaluator": "dynamic"},
+            evaluation={"sets_per_prompt": 1},
+        )
+    assert measured_rates(config, tmp_path) == {"evaluate_round": [2.0, 2.0]}
+
+
+def test_rate_of_writing_kept_rubrics_needs_no_training(tmp_path: Path) -> None:
+    config = smollm2()
+    backbone = config.backbone.model_dump(mode="json")
+    record(tmp_path / "data/warm/generator", "warm_start", 9.0, backbone=backbone)
+    folder = tmp_path / "data/runs/cell/generator"
+    record(folder, "train_generator", 40.0, rubrics={"evaluator": "static"}, training=None)
+    assert measured_rates(config, tmp_path) == {"train_generator": [2.0]}  # 56 + 24 prompts
 
 
 def test_time_is_unknown_after_runs_of_another_model_or_of_other_lengths(tmp_path: Path) -> None:
