@@ -167,7 +167,8 @@ def check_address(config: EndpointPlace) -> bool:
         raise UserError(
             doing="reading the address of an OpenAI-compatible endpoint",
             got=f"{shown} and a query or fragment, which is not shown" if more else shown,
-            expected="https, or http on this machine, and no name or key in the address, nor a query",
+            expected="https, or http on this machine, and no name or key in the address, nor a "
+            "query",
             remedy="use https, or set allow_plain_http if the network between is yours; the key "
             "goes into the environment variable that key_variable names",
         )
