@@ -13,6 +13,7 @@ from ruamel.yaml import YAML
 from dynamicrubric.config import Config, merge, parse_config, resolve_arm
 from dynamicrubric.plan import engine_identity, expand, parse_recipe
 from dynamicrubric.problems import all_problems
+from tasks.training import generator_identity
 
 ROOT = Path(__file__).resolve().parents[2]
 PROFILE = (ROOT / "profiles" / "smollm2.yaml").read_text(encoding="utf-8")
@@ -154,6 +155,32 @@ def test_kind_format_and_model_of_an_engine_make_other_cells(
     key = f"recipe__{role}__engine"
     first, second = (cell_ids(changed(document, **{key: value})) for value in (engine, other))
     assert not first & second
+
+
+@pytest.mark.usefixtures("here")
+def test_engine_of_the_generator_leaves_a_training_as_it_is_that_does_not_write_with_it(
+    document: dict[str, Any],
+) -> None:
+    chosen = changed(
+        document,
+        world__anchors=["a.jsonl"],
+        backbone__checkpoint="base",
+        study__arms__kept={
+            "question": "Once a prompt?", "evaluator": "static", "generator": {"update": "upfront"},
+        },
+        study__run=["coevolved", "kept"],
+    )  # fmt: skip
+    plans = [
+        expand(Config.model_validate(one)).cells.values()
+        for one in (chosen, changed(chosen, recipe__generator__engine=VLLM))
+    ]
+    evaluators = set()
+    for first, second in zip(*plans, strict=True):
+        evaluator = first.recipe.rubrics.evaluator
+        evaluators.add(evaluator)
+        same = generator_identity(first.recipe) == generator_identity(second.recipe)
+        assert same == (evaluator == "dynamic"), first.key
+    assert evaluators == {"dynamic", "static"}
 
 
 @pytest.mark.usefixtures("here")
