@@ -53,9 +53,10 @@ class EndpointPlace(Section):
     max_wait_seconds: Annotated[float, Field(ge=0.0)] = 300.0
     """Longest pause that the endpoint may ask for (Retry-After)."""
     requests_per_minute: Annotated[float, Field(ge=0.0)] = 0.0
-    """Most calls started in a minute, evenly spaced; 0 sets no limit."""
+    """Most calls started in a minute, evenly spaced; 0 sets no limit. In `runtime.endpoints` of all
+    processes that the slots have room for together, each of which gets an equal share."""
     max_concurrency: Annotated[int, Field(ge=1, le=1024)] = 8
-    """Most calls at a time."""
+    """Most calls at a time; shared likewise, but every process may have one."""
     token_limit_field: str = "max_tokens"
     """What the endpoint calls the limit: newer OpenAI models want `max_completion_tokens`."""
     price_per_million_prompt_tokens: Price = None

@@ -11,8 +11,10 @@ from pydantic import ValidationError
 from ruamel.yaml import YAML
 
 from dynamicrubric.config import Config, merge, parse_config, resolve_arm
+from dynamicrubric.engines.places import EnginePlaces, places_document
 from dynamicrubric.plan import engine_identity, expand, parse_recipe
 from dynamicrubric.problems import all_problems
+from dynamicrubric.runtime import RuntimeConfig
 from tasks.training import generator_identity
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -201,6 +203,19 @@ def test_place_pace_and_price_of_an_engine_make_no_other_cells(document: dict[st
         },
     )
     assert cell_ids(chosen) == cell_ids(moved)
+
+
+@pytest.mark.parametrize(
+    ("slots", "processes", "share"), [(1, 1, (60.0, 8)), (2, 2, (15.0, 2)), (16, 1, (3.75, 1))]
+)
+def test_processes_share_what_may_be_asked_of_an_endpoint(
+    document: dict[str, Any], slots: int, processes: int, share: tuple[float, int]
+) -> None:
+    place = {**PLACE, "requests_per_minute": 60.0, "max_concurrency": 8}
+    document["runtime"] |= {"slots": slots, "processes": processes, "endpoints": {"judge-1": place}}
+    runtime = RuntimeConfig.model_validate(document["runtime"])
+    given = EnginePlaces.model_validate(places_document(runtime, Path("logs"))).endpoint("judge-1")
+    assert (given.requests_per_minute, given.max_concurrency) == share
 
 
 def test_arm_with_an_engine_of_another_kind_keeps_no_key_of_the_first(
