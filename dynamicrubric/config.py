@@ -14,7 +14,7 @@ from typing import Annotated, Any, Self
 from pydantic import Discriminator, Field, Tag, ValidationError, model_validator
 
 from dynamicrubric.arms import ArmConfig, ArmRun, Selection, StudyConfig
-from dynamicrubric.combinations import check_engines, check_sharing, check_world
+from dynamicrubric.combinations import check_dropout, check_engines, check_sharing, check_world
 from dynamicrubric.errors import UserError
 from dynamicrubric.problems import all_problems, one_line, problems_of
 from dynamicrubric.recipe import (
@@ -119,6 +119,7 @@ class Config(Section):
     def _processes_share_steps_evenly(self) -> Self:
         for name in self.study.arms:
             check_sharing(self.runtime, f"study.arms.{name}", resolve_arm(self, name))
+        check_dropout(self.backbone, self.runtime)
         return self
 
     @model_validator(mode="after")

@@ -16,7 +16,7 @@ ARM_NAME_RULE = "a name of 1 to 32 characters a-z, 0-9 and _ that starts with a 
 
 
 MAX_PROBLEMS = 10
-_SECRET = re.compile(r"(^|_)(key|token|secret|password)$", re.IGNORECASE)
+_SECRET = re.compile(r"(key|token|secret|password|authorization)$", re.IGNORECASE)
 """What a key is called under which somebody may have put a secret: no message shows it."""
 
 

@@ -93,6 +93,7 @@ class AdapterConfig(Section):
     alpha: Annotated[int, Field(ge=1, le=4096)]
     """The adapter's output counts alpha / rank."""
     dropout: Annotated[float, Field(ge=0.0, lt=1.0)]
+    """Above 0 only without runtime.processes and runtime.rows_per_pass: each pass draws a mask."""
     target_modules: Annotated[
         tuple[Annotated[str, StringConstraints(pattern=r"^\w{1,64}$")], ...],
         Listed,

@@ -57,10 +57,7 @@ def lay_choice(root: Path, choice: Choice, *, say: Say) -> None:
         return
     with disk_errors("writing the settings", path):
         if choice.profile and not _is_profile(root, before):
-            kept = root / KEPT_PARAMS
-            kept.parent.mkdir(parents=True, exist_ok=True)
-            replace_text(kept, before)
-            say(f"params.yaml as it was is kept as {KEPT_PARAMS}")
+            say(f"params.yaml as it was is kept as {_keep(root, before)}")
         replace_text(path, chosen)
     say("What was chosen is written into params.yaml")
     if choice.profile:
@@ -95,6 +92,20 @@ def profile_path(root: Path, name: str) -> Path:
 def _is_profile(root: Path, text: str) -> bool:
     """Say whether a params.yaml is a profile as it is: then nothing is lost with it."""
     return any(_read(profile_path(root, name)) == text for name in profiles(root))
+
+
+def _keep(root: Path, text: str) -> str:
+    """Write settings into a file of their own and return its name; never over kept ones.
+
+    A profile laid with other seeds is no profile's file, so one choice after another comes here.
+    """
+    name, number = KEPT_PARAMS, 1
+    while (root / name).exists() and _read(root / name) != text:
+        number += 1
+        name = f"{KEPT_PARAMS}.{number}"
+    (root / name).parent.mkdir(parents=True, exist_ok=True)
+    replace_text(root / name, text)
+    return name
 
 
 def _run(text: str, names: Sequence[str]) -> str | list[str] | None:

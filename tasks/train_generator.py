@@ -7,7 +7,7 @@ from prefect import task
 from dynamicrubric.plan import Cell
 from tasks.record import carry, load_artefact
 from tasks.study import StepResult, Study, request_for
-from tasks.training import run_training, training_identity
+from tasks.training import generator_identity, run_training
 
 
 @task(task_run_name="train_generator")
@@ -23,11 +23,10 @@ def train_generator(study: Study, cell: Cell, responses: StepResult) -> StepResu
     inputs = {"generator": before, "prepared": study.prepared}
     if recipe.generator_training is not None and recipe.generator_training.responses != "anchors":
         inputs["responses"] = study.root / responses.path
-    identity = training_identity(recipe, recipe.generator_training)
     return run_training(
         study,
         cell,
-        request_for("train_generator", identity, **inputs),
+        request_for("train_generator", generator_identity(recipe), **inputs),
         out_dir,
         trains=recipe.generator_training is not None,
         generator_dir=str(before),

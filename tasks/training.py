@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+from dynamicrubric.cells import without
 from dynamicrubric.plan import (
     Cell,
     CellRecipe,
@@ -28,6 +29,18 @@ def training_identity(
         "verifier": identity_of(recipe.verifier),
         "training": identity_of(training) if training else None,
     }
+
+
+def generator_identity(recipe: CellRecipe) -> dict[str, Any]:
+    """Return what determines the content of the generator's training.
+
+    What serves the generator elsewhere is no part of it, since a training samples with the
+    trainer's own model; a static one's step also writes the rubrics that it keeps, by that engine.
+    """
+    identity = training_identity(recipe, recipe.generator_training)
+    if recipe.rubrics.evaluator != "static":
+        identity["rubrics"] = without(identity["rubrics"], frozenset({"engine"}))
+    return identity
 
 
 def run_training(

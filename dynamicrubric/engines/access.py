@@ -53,9 +53,10 @@ class EndpointPlace(Section):
     max_wait_seconds: Annotated[float, Field(ge=0.0)] = 300.0
     """Longest pause that the endpoint may ask for (Retry-After)."""
     requests_per_minute: Annotated[float, Field(ge=0.0)] = 0.0
-    """Most calls started in a minute, evenly spaced; 0 sets no limit."""
+    """Most calls started in a minute, evenly spaced; 0 sets no limit. In `runtime.endpoints` of all
+    processes that the slots have room for together, each of which gets an equal share."""
     max_concurrency: Annotated[int, Field(ge=1, le=1024)] = 8
-    """Most calls at a time."""
+    """Most calls at a time; shared likewise, but every process may have one."""
     token_limit_field: str = "max_tokens"
     """What the endpoint calls the limit: newer OpenAI models want `max_completion_tokens`."""
     price_per_million_prompt_tokens: Price = None
@@ -154,19 +155,23 @@ def check_address(config: EndpointPlace) -> bool:
     """Return whether the endpoint is on this machine; refuse addresses that leak.
 
     Raises:
-        UserError: plain http to another machine, or a name or key in the address.
+        UserError: plain http to another machine; a name, key, query or fragment in the address.
     """
     parts = urlsplit(config.base_url)
     local = is_loopback(parts.hostname or "")
     fits = parts.scheme == "https" or (
         parts.scheme == "http" and (local or config.allow_plain_http)
     )
-    if not fits or not parts.hostname or parts.username is not None:
+    more = parts.query or parts.fragment  # where some providers have their key
+    if not fits or not parts.hostname or parts.username is not None or more:
+        shown = f"base_url {parts.scheme}://{parts.netloc.rpartition('@')[2]}{parts.path}"
         raise UserError(
             doing="reading the address of an OpenAI-compatible endpoint",
-            got=f"base_url {parts.scheme}://{parts.netloc.rpartition('@')[2]}{parts.path}",
-            expected="https, or http on this machine, and no name or key in the address",
-            remedy="use https, or set allow_plain_http if the network between is yours",
+            got=f"{shown} and a query or fragment, which is not shown" if more else shown,
+            expected="https, or http on this machine, and no name or key in the address, nor a "
+            "query",
+            remedy="use https, or set allow_plain_http if the network between is yours; the key "
+            "goes into the environment variable that key_variable names",
         )
     return local
 

@@ -37,7 +37,21 @@ class EnginePlaces(Section):
 
 
 def places_document(runtime: RuntimeConfig, log_dir: Path) -> dict[str, Any]:
-    """Return the places as an argument of a step: values that JSON can hold, and no key."""
-    return EnginePlaces(
-        vllm=runtime.vllm, endpoints=runtime.endpoints, log_dir=str(log_dir)
-    ).model_dump(mode="json")
+    """Return the places as an argument of a step: values that JSON can hold, and no key.
+
+    A process of the step gets its share of what may be asked of an endpoint: processes do not know
+    of each other, and at most slots x processes run at a time.
+    """
+    parts = runtime.slots * runtime.processes
+    shares = {model: _share(place, parts) for model, place in runtime.endpoints.items()}
+    places = EnginePlaces(vllm=runtime.vllm, endpoints=shares, log_dir=str(log_dir))
+    return places.model_dump(mode="json")
+
+
+def _share(place: EndpointPlace, parts: int) -> EndpointPlace:
+    return place.model_copy(
+        update={
+            "requests_per_minute": place.requests_per_minute / parts,
+            "max_concurrency": max(1, place.max_concurrency // parts),
+        }
+    )

@@ -32,6 +32,7 @@ from typing import Any, BinaryIO
 MAX_MESSAGE_BYTES = 1 << 30
 _PROGRESS_SECONDS = 1.0
 _CPU_BATCH_TOKENS = 4096
+_GPU_SHARE = 0.01
 _LENGTH = struct.Struct(">I")
 _MODEL_FILES = (".safetensors", ".json", ".jinja", ".model", ".txt")
 _NOT_THE_MODEL = frozenset(
@@ -133,7 +134,7 @@ class _Engine:
             generation_config="vllm",  # the checkpoint's sampling defaults are not ours
             enable_prefix_caching=True,
             logprobs_mode="raw_logprobs",
-            **_for_platform(settings["engine"]),
+            **platform_arguments(settings["engine"]),
         )
         # After loading: the parent compares it with the hash from before.
         self._hash = checkpoint_hash(settings["checkpoint"])
@@ -201,8 +202,12 @@ class _Engine:
         ]
 
 
-def _for_platform(arguments: Mapping[str, Any]) -> dict[str, Any]:
-    """Return vLLM's arguments, on a CPU without chunked prefill.
+def platform_arguments(arguments: Mapping[str, Any]) -> dict[str, Any]:
+    """Return vLLM's arguments: on a GPU with room for others, on a CPU without chunked prefill.
+
+    vLLM 0.32 refuses a GPU of which less than `gpu_memory_utilization` is free, 0.92 by default
+    (v1/worker/utils.py, request_memory). A step holds a model of its own there, and with the
+    cache's size given the share decides nothing else.
 
     Where a prompt is cut into chunks, vLLM 0.32 rewinds a seeded request's generator, which CPU
     generators cannot do ("CPU Generator does not use offset"): the engine dies.
@@ -210,7 +215,7 @@ def _for_platform(arguments: Mapping[str, Any]) -> dict[str, Any]:
     from vllm.platforms import current_platform
 
     if not current_platform.is_cpu():
-        return dict(arguments)
+        return {**arguments, "gpu_memory_utilization": _GPU_SHARE}
     budget = max(_CPU_BATCH_TOKENS, arguments["max_model_len"])  # a prompt goes in whole
     whole = {"enable_chunked_prefill": False, "max_num_batched_tokens": budget}
     return {**arguments, **whole}

@@ -65,8 +65,6 @@ class VllmPlace(Section):
     """Results that do not depend on neighbours in the batch, on GPUs that have it: for audits."""
     constrained: bool = False
     """Load the tokenizer in the child as well, so that completions can be kept to a schema."""
-    tensor_parallel: Annotated[int, Field(ge=1)] = 1
-    """GPUs that share the model."""
     threads: Annotated[int, Field(ge=1)] = 1
     """CPU threads."""
     start_seconds: Annotated[float, Field(gt=0.0)] = 900.0
@@ -273,7 +271,6 @@ def engine_arguments(config: VllmConfig) -> dict[str, Any]:
         "max_model_len": config.max_model_len,
         "kv_cache_memory_bytes": int(config.kv_cache_gib * 2**30),
         "enforce_eager": config.eager,
-        "tensor_parallel_size": config.tensor_parallel,
         # Ids in, ids out: one tokenizer, the parent's; a grammar alone needs one in the child.
         "skip_tokenizer_init": not config.constrained,
         "max_logprobs": 128,
@@ -294,8 +291,8 @@ def child_environment(config: VllmConfig) -> dict[str, str]:
         "VLLM_BATCH_INVARIANT": str(int(config.batch_invariant)),
         # vLLM's own eager mode still compiles the function that ranks log-probabilities.
         "TORCHDYNAMO_DISABLE": str(int(config.eager)),
-        # One process is enough for one device, and it ends with its parent.
-        "VLLM_ENABLE_V1_MULTIPROCESSING": str(int(config.tensor_parallel > 1)),
+        # One process is enough for one device, all that a step is given; it ends with its parent.
+        "VLLM_ENABLE_V1_MULTIPROCESSING": "0",
     }
     return kept | dict(_QUIET) | own | _own_device()
 

@@ -11,8 +11,11 @@ from pydantic import ValidationError
 from ruamel.yaml import YAML
 
 from dynamicrubric.config import Config, merge, parse_config, resolve_arm
+from dynamicrubric.engines.places import EnginePlaces, places_document
 from dynamicrubric.plan import engine_identity, expand, parse_recipe
 from dynamicrubric.problems import all_problems
+from dynamicrubric.runtime import RuntimeConfig
+from tasks.training import generator_identity
 
 ROOT = Path(__file__).resolve().parents[2]
 PROFILE = (ROOT / "profiles" / "smollm2.yaml").read_text(encoding="utf-8")
@@ -94,6 +97,12 @@ def cell_ids(document: dict[str, Any]) -> set[str]:
          ["runtime.endpoints.judge-1: base_url https://models.example/v1", "no name or key"]),
         ({"runtime__endpoints__judge-1__key": "sk-123"},
          ["unknown key runtime.endpoints.'judge-1'.key", "one of base_url, key_variable"]),
+        ({"runtime__endpoints__judge-1__apikey": "sk-123"},
+         ["unknown key runtime.endpoints.'judge-1'.apikey"]),
+        ({"runtime__endpoints__judge-1__api-key": "sk-123"},
+         ["unknown key runtime.endpoints.'judge-1'.'api-key'"]),
+        ({"runtime__endpoints__judge-1__base_url": "https://models.example/v1?api-key=sk-123"},
+         ["a query or fragment, which is not shown"]),
         ({"runtime__endpoints__judge-1__key_variable": "sk-123"},
          ["runtime.endpoints.'judge-1'.key_variable", "name of an environment variable"]),
         ({"runtime__vllm__pyton": "x"}, ["unknown key runtime.vllm.pyton", "did you mean python"]),
@@ -151,6 +160,32 @@ def test_kind_format_and_model_of_an_engine_make_other_cells(
 
 
 @pytest.mark.usefixtures("here")
+def test_engine_of_the_generator_leaves_a_training_as_it_is_that_does_not_write_with_it(
+    document: dict[str, Any],
+) -> None:
+    chosen = changed(
+        document,
+        world__anchors=["a.jsonl"],
+        backbone__checkpoint="base",
+        study__arms__kept={
+            "question": "Once a prompt?", "evaluator": "static", "generator": {"update": "upfront"},
+        },
+        study__run=["coevolved", "kept"],
+    )  # fmt: skip
+    plans = [
+        expand(Config.model_validate(one)).cells.values()
+        for one in (chosen, changed(chosen, recipe__generator__engine=VLLM))
+    ]
+    evaluators = set()
+    for first, second in zip(*plans, strict=True):
+        evaluator = first.recipe.rubrics.evaluator
+        evaluators.add(evaluator)
+        same = generator_identity(first.recipe) == generator_identity(second.recipe)
+        assert same == (evaluator == "dynamic"), first.key
+    assert evaluators == {"dynamic", "static"}
+
+
+@pytest.mark.usefixtures("here")
 def test_place_pace_and_price_of_an_engine_make_no_other_cells(document: dict[str, Any]) -> None:
     chosen = changed(document, recipe__verifier__engine=JUDGE, recipe__policy__engine=VLLM)
     moved = changed(
@@ -168,6 +203,19 @@ def test_place_pace_and_price_of_an_engine_make_no_other_cells(document: dict[st
         },
     )
     assert cell_ids(chosen) == cell_ids(moved)
+
+
+@pytest.mark.parametrize(
+    ("slots", "processes", "share"), [(1, 1, (60.0, 8)), (2, 2, (15.0, 2)), (16, 1, (3.75, 1))]
+)
+def test_processes_share_what_may_be_asked_of_an_endpoint(
+    document: dict[str, Any], slots: int, processes: int, share: tuple[float, int]
+) -> None:
+    place = {**PLACE, "requests_per_minute": 60.0, "max_concurrency": 8}
+    document["runtime"] |= {"slots": slots, "processes": processes, "endpoints": {"judge-1": place}}
+    runtime = RuntimeConfig.model_validate(document["runtime"])
+    given = EnginePlaces.model_validate(places_document(runtime, Path("logs"))).endpoint("judge-1")
+    assert (given.requests_per_minute, given.max_concurrency) == share
 
 
 def test_arm_with_an_engine_of_another_kind_keeps_no_key_of_the_first(

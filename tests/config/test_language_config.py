@@ -111,6 +111,17 @@ def test_passes_that_cut_a_batch_unevenly_are_refused(
     Config.model_validate(changed(document, "runtime.rows_per_pass", 4))
 
 
+@pytest.mark.parametrize(("key", "value", "whole"), [("processes", 2, 1), ("rows_per_pass", 4, 0)])
+def test_dropout_is_refused_where_a_setting_of_speed_would_decide_what_is_dropped(
+    document: dict[str, Any], key: str, value: int, whole: int
+) -> None:
+    dropping = changed(document, "backbone.lora.dropout", 0.1)
+    message = refused(changed(dropping, f"runtime.{key}", value))
+    for part in ("backbone.lora.dropout is 0.1", f"runtime.{key} {value}", f"{key} {whole}"):
+        assert part in message
+    Config.model_validate(changed(dropping, f"runtime.{key}", whole))
+
+
 def test_shape_of_the_backbone_is_in_no_document(document: dict[str, Any]) -> None:
     backbone = Config.model_validate(document).backbone
     assert isinstance(backbone, PretrainedConfig)

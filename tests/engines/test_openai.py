@@ -434,6 +434,9 @@ def test_first_failure_sends_nothing_more(bench: Bench) -> None:
         "ftp://127.0.0.1/v1",
         "https://name:sk-secret@example.org/v1",
         "http://127.0.0.1.example.org/v1",
+        "https://example.org/v1?api-key=sk-secret",
+        "https://example.org/v1#sk-secret",
+        "http://127.0.0.1:8000/v1?key=sk-secret",
         "",
     ],
 )

@@ -9,6 +9,7 @@ import sys
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
+from types import ModuleType, SimpleNamespace
 from typing import Any
 
 import psutil
@@ -21,7 +22,7 @@ from dynamicrubric.engines.base import GenerateRequest, Generation, JudgeRequest
 from dynamicrubric.engines.identity import checkpoint_hash
 from dynamicrubric.engines.reading import VerdictReading
 from dynamicrubric.engines.vllm import VllmEngine
-from dynamicrubric.engines.vllm_process import VllmConfig, child_environment
+from dynamicrubric.engines.vllm_process import VllmConfig, child_environment, engine_arguments
 from dynamicrubric.errors import InstrumentError, UserError
 from dynamicrubric.prompts.chat import ChatFrame
 
@@ -429,3 +430,21 @@ def test_child_gets_no_python_settings_of_the_parent_and_reports_nothing_home(
         "3",
     )
     assert {env["VLLM_HOST_IP"], env["VLLM_LOOPBACK_IP"]} == {"127.0.0.1"}
+
+
+@pytest.mark.parametrize("on_cpu", [False, True])
+def test_gpu_that_holds_another_model_is_taken_and_a_cpu_prefills_whole(
+    monkeypatch: pytest.MonkeyPatch, on_cpu: bool
+) -> None:
+    platform = SimpleNamespace(is_cpu=lambda: on_cpu)
+    monkeypatch.setitem(sys.modules, "vllm", ModuleType("vllm"))
+    monkeypatch.setitem(sys.modules, "vllm.platforms", SimpleNamespace(current_platform=platform))
+    given = engine_arguments(VllmConfig(kv_cache_gib=1.5, max_model_len=9000))
+    found = vllm_child.platform_arguments(given)
+    assert found["kv_cache_memory_bytes"] == 3 * 2**29
+    own = {name: value for name, value in found.items() if name not in given}
+    assert own == (
+        {"enable_chunked_prefill": False, "max_num_batched_tokens": 9000}
+        if on_cpu
+        else {"gpu_memory_utilization": 0.01}
+    )

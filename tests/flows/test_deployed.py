@@ -147,6 +147,26 @@ def test_choice_of_a_profile_and_a_group_of_it(study: Study, named: dict[str, An
     assert [run.arm for run in config.study.runs] == ["coevolved", "stale", "frozen", "static"]
 
 
+def test_settings_of_one_s_own_outlive_any_number_of_profiles(study: Study) -> None:
+    path = study.root / "params.yaml"
+    own = path.read_text(encoding="utf-8") + "# mine\n"
+    path.write_text(own, encoding="utf-8")
+    said: list[str] = []
+    laid = []
+    for seed in (3, 4):
+        lay_choice(study.root, Choice(profile="postcards", seeds=(seed,)), say=said.append)
+        laid.append(path.read_text(encoding="utf-8"))
+    lay_choice(study.root, Choice(profile="postcards"), say=said.append)
+    kept = {"": own, ".2": laid[0], ".3": laid[1]}
+    for ending, text in kept.items():
+        name = f"work/params.yaml.before{ending}"
+        assert (study.root / name).read_text(encoding="utf-8") == text
+        assert f"params.yaml as it was is kept as {name}" in said
+    path.write_text(own, encoding="utf-8")
+    lay_choice(study.root, Choice(profile="postcards"), say=said.append)
+    assert len(list((study.root / "work").iterdir())) == 3, "what is kept already is not kept twice"
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("flow", "values"),
