@@ -40,6 +40,7 @@ from verdicts import drawn_pairs, make_criteria
 
 from dynamicrubric.config import AdapterConfig, Sampling
 from dynamicrubric.engines.base import JudgeRequest
+from dynamicrubric.engines.chattokenizer import ChatTokenizer
 from dynamicrubric.engines.models import Models, save_checkpoint
 from dynamicrubric.engines.packing import plan_layouts
 from dynamicrubric.engines.tokenizer import load_tokenizer
@@ -113,7 +114,8 @@ class Bench:
     def __post_init__(self) -> None:
         """Make the verifier, the criteria and the texts."""
         reading = Reading(coverage_floor=0.0, undecided_band=0.0)  # random weights know no labels
-        self.verifier = checked_verifier(self.models.base(), self.models.base_tokenizer(), reading)
+        tokenizer = ChatTokenizer.load(self.models.base_folder)
+        self.verifier = checked_verifier(self.models.base(), tokenizer, reading)
         self.criteria = tuple(make_criteria(self.load.rubrics * self.load.items))
         words = max(4, self.load.response_tokens // 2)
         size = self.load.responses

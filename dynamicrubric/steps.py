@@ -161,6 +161,8 @@ def train_generator(
     training = cell.generator_training
     prepared = load_prepared(Path(prepared_dir))
     with engines_of(prepared, engines) as opened:
+        if cell.rubrics.evaluator == "static":
+            opened.make_room(cell.rubrics.engine, Path(generator_dir))
         if training is not None:
             sets = training_sets(cell, prepared, Path(responses_dir))
             rollout = GeneratorRollout(

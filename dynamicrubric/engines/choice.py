@@ -37,6 +37,7 @@ from dynamicrubric.engines.vllm_process import VllmConfig
 from dynamicrubric.engines.vllm_server import VllmServer
 from dynamicrubric.engines.vllm_view import VllmView
 from dynamicrubric.enginesettings import (
+    GeneratorEngine,
     InProcess,
     OpenAI,
     OpenAIVerifier,
@@ -76,6 +77,7 @@ class Engines:
         self._places = places or EnginePlaces()
         self._stack = ExitStack()
         self._children: dict[tuple[str, int], VllmEngine] = {}
+        self._room: dict[tuple[str, int], int] = {}
         self._verifiers: dict[str, Verifier] = {}
         self._identities: list[EngineIdentity] = []
         self._paid: list[tuple[EndpointPlace, Endpoint]] = []
@@ -122,6 +124,19 @@ class Engines:
         view.verify_adapter(expected, base, self._tolerance(settings.dtype))
         self._identities.append(view.identity)
         return Sampler(view, tokenizer)
+
+    def make_room(self, settings: GeneratorEngine, checkpoint: Path) -> None:
+        """Say that a checkpoint will be sampled from later than the base is asked.
+
+        The child that is opened for the base has room for the adapter then, and none is opened
+        beside it.
+
+        Args:
+            settings: the engine that will sample.
+            checkpoint: a folder with an adapter of the same rank.
+        """
+        if isinstance(settings, Vllm):
+            self._room[_format(settings)] = _rank_of(checkpoint)
 
     def chat(self, settings: OpenAI) -> OpenAIEngine:
         """Return an endpoint's model as the generator; it takes conversations alone."""
@@ -226,7 +241,8 @@ class Engines:
 
     def _child(self, settings: Vllm, rank: int) -> VllmEngine:
         """Return the child that serves the base in these settings, with room for an adapter."""
-        key = (settings.dtype, settings.max_model_len)
+        key = _format(settings)
+        rank = max(rank, self._room.get(key, 0))
         if key in self._children and self._children[key].config.lora_rank >= rank:
             return self._children[key]
         config = VllmConfig(
@@ -262,6 +278,11 @@ class Engines:
 def _with_band(identity: EngineIdentity, band: float) -> EngineIdentity:
     """Return a verifier's identity with its band, which may have been measured just now."""
     return replace(identity, settings={**identity.settings, "undecided_band": band})
+
+
+def _format(settings: Vllm) -> tuple[str, int]:
+    """Return what roles that share a child have in common."""
+    return settings.dtype, settings.max_model_len
 
 
 def _rank_of(checkpoint: Path) -> int:

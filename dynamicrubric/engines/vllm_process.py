@@ -63,8 +63,6 @@ class VllmPlace(Section):
     """No graph capture and no compilation: starts sooner, needs no C++ compiler, runs slower."""
     batch_invariant: bool = False
     """Results that do not depend on neighbours in the batch, on GPUs that have it: for audits."""
-    constrained: bool = False
-    """Load the tokenizer in the child as well, so that completions can be kept to a schema."""
     threads: Annotated[int, Field(ge=1)] = 1
     """CPU threads."""
     start_seconds: Annotated[float, Field(gt=0.0)] = 900.0
@@ -81,6 +79,8 @@ class VllmConfig(VllmPlace):
     """Longest prompt and completion together, in tokens."""
     lora_rank: Annotated[int, Field(ge=0, le=512)] = 0
     """Largest rank of an adapter that it will be asked to answer with; 0: of the base alone."""
+    constrained: bool = False
+    """Load the tokenizer in the child as well, so that completions can be kept to a schema."""
 
 
 class VllmChild:

@@ -146,3 +146,27 @@ def test_round_is_sampled_and_written_by_vllm_and_judged_by_an_endpoint(
     figures = json.loads((measured / "metrics.json").read_text("utf-8"))["metrics"]
     assert figures["kl"]["n_scored"] == figures["kl"]["n_total"] > 0
     assert list((tmp_path / "logs").glob("vllm-base-*.log"))
+
+
+def test_static_generator_is_trained_and_writes_beside_one_child(
+    world: LanguageWorld, places: dict[str, Any], tmp_path: Path
+) -> None:
+    python, starts = Path(places["vllm"]["python"]), tmp_path / "starts"
+    shebang, program = python.read_text().splitlines()
+    python.write_text(f'{shebang}\necho started >> "{starts}"\n{program}\n')
+    trained = out_dir(tmp_path, "generator")
+    recipe = world.recipe(
+        rubrics={"evaluator": "static", "engine": VLLM},
+        verifier={"kind": "language_model", "engine": VLLM, "coverage_floor": 0.0},
+        generator_training={"responses": "anchors", "steps": 1},
+    )
+    steps.train_generator(
+        recipe=recipe, generator_dir=str(world.folder("generator")),
+        responses_dir=str(world.folder("responses")),
+        prepared_dir=str(world.folder("prepared")), out_dir=str(trained),
+        work_dir=str(tmp_path / "work"), checkpoint_every_steps=1, engines=places,
+    )  # fmt: skip
+    engines = json.loads((trained / "engines.json").read_text("utf-8"))["engines"]
+    assert [one["role"] for one in engines] == ["verifier", "generator"]
+    assert engines[1]["checkpoint"].startswith(f"{engines[0]['checkpoint']}+")
+    assert starts.read_text().split() == ["started"]
