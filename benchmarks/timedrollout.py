@@ -52,6 +52,11 @@ class TimedEngine:
         """The engine's."""
         return self.engine.tokenizer
 
+    @property
+    def context(self) -> int | None:
+        """The engine's."""
+        return self.engine.context
+
     def generate(self, requests: Sequence[GenerateRequest], sampling: Sampling) -> list[Generation]:
         """Sample, and note time and memory."""
         self.clock.restart()

@@ -66,6 +66,7 @@ def judged_study(project, endpoint: FakeEndpoint, tmp_path: Path, monkeypatch):
     params["warm_start"]["generator"] = {"steps": 2, "batch_size": 4, "learning_rate": 1e-2}
     params["recipe"]["policy"] |= {"steps": 2, "truncated": "scored"}
     params["recipe"]["generator"] |= {"first_steps": 2, "max_tokens": 48}
+    params["evaluation"]["sets_per_prompt"] = 6  # a quarter of the base's rubrics is valid
     params["recipe"]["verifier"] |= {
         "max_unscored_rate": 1.0, "kind": "language_model",
         "engine": {"kind": "openai", "model": "judge-1"},

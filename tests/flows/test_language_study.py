@@ -33,6 +33,7 @@ def language_study(project, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     params["warm_start"]["generator"] = {"steps": 2, "batch_size": 4, "learning_rate": 1e-2}
     params["recipe"]["policy"] |= {"steps": 2, "truncated": "scored"}
     params["recipe"]["generator"] |= {"first_steps": 2, "max_tokens": 48}
+    params["evaluation"]["sets_per_prompt"] = 6  # a quarter of the base's rubrics is valid
     params["recipe"]["verifier"]["max_unscored_rate"] = 1.0
     dump_yaml(params, project.root / "params.yaml")
     return project
