@@ -113,6 +113,8 @@ def test_round_is_judged_and_billed_by_the_endpoint(
     assert not [path for path in files if KEY.encode() in path.read_bytes()]
 
     asked = len(endpoint.asked)
-    judged_study.change(runtime__endpoints={"judge-1": {"base_url": "https://moved.example/v1"}})
+    moved = {"base_url": "https://moved.example/v1", "key_variable": "JUDGE_KEY"}
+    judged_study.change(runtime__endpoints={"judge-1": moved})
+    judged_study.flow("ablation")  # DVC reads params.yaml again, and no cell is of another identity
     assert "Everything is up to date" in judged_study.flow("ablation")
     assert len(endpoint.asked) == asked
