@@ -171,9 +171,9 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 
 @pytest.fixture(scope="session")
 def prepared(server: str, tmp_path_factory: pytest.TempPathFactory) -> Project:
-    """A project with its shared stages and round 0 done. Copy it before changing anything."""
+    """A project whose shared stages are done. Copy it before changing anything."""
     project = Project.new(tmp_path_factory.mktemp("study") / "prepared")
-    project.repro("start")
+    project.repro("warm_start")
     return project
 
 

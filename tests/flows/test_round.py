@@ -20,6 +20,7 @@ from tasks.publish_metrics import CURVES
 
 pytestmark = pytest.mark.slow
 CELL = "coevolved-s1-r1"
+START = "coevolved-s1-r0"
 FOLDER = f"data/runs/{CELL}"
 ARTEFACTS = ("responses", "generator", "policy", "evaluation")
 Wait = Callable[..., Any]
@@ -48,6 +49,7 @@ def test_round_without_a_server_makes_every_artefact_and_again_makes_none(
     prepared, tmp_path: Path, no_server: None
 ) -> None:
     project = prepared.copy(tmp_path / "project")
+    project.flow("start", START)  # a round measures its generator on the responses before it too
     project.flow("round", CELL)
     for name in ARTEFACTS:
         assert project.record(f"{FOLDER}/{name}")["step"]
@@ -171,6 +173,7 @@ def test_policy_training_killed_outright_goes_on_and_ends_with_the_same_content(
 ) -> None:
     for attempt in range(3):  # a machine that is busy elsewhere may let us look too late
         project = prepared.copy(tmp_path / f"project-{attempt}")
+        project.flow("start", START)
         if kill_in_policy_training(project, wait):
             break
     else:
