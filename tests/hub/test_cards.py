@@ -76,7 +76,8 @@ def test_card_quotes_the_round_the_arm_over_seeds_and_its_differences(
 def test_metadata_of_the_card_are_the_hubs_own_form(study: Any, tmp_path: Path) -> None:
     card_of(study.root, tmp_path / "out", "policy", CELL, license_id="cc-by-4.0")
     data = ModelCard.load(tmp_path / "out/README.md").data
-    assert (data.license, data.library_name) == ("cc-by-4.0", "transformers")
+    said = data.to_dict()
+    assert (said["license"], said["library_name"]) == ("cc-by-4.0", "transformers")
     assert {"dynamicrubric", "policy"} <= set(data.tags)
     results = {one.metric_type: one.metric_value for one in data.eval_results}
     assert results["true_quality"] == quality(study.root, CELL)
