@@ -232,8 +232,10 @@ def _read_logprobs(
 
     Without alternatives there are no tokens: a place's chosen token alone decides nothing.
     """
+    if not isinstance(found, dict):
+        return (), None
     try:
-        content = found["content"]  # type: ignore[index]
+        content = found["content"]
         tokens = tuple(
             SampledToken(
                 str(one["token"]),
