@@ -20,8 +20,6 @@ from dynamicrubric.boundary import EXIT_INTERRUPTED, EXIT_OK
 from dynamicrubric.errors import DynamicRubricError
 from dynamicrubric.grid import planned_grids
 from dynamicrubric.plan import ROLES
-from dynamicrubric.report import compare_arms
-from dynamicrubric.report import console as report
 from flows.lookup import check_engines
 from flows.planning import check_dvc_lock, settle_plan, work_left
 from flows.progress import Progress, shown
@@ -145,6 +143,10 @@ def check_ended(ended: dict[str, State[str]]) -> None:
 
 
 def _say_results(study: Study, console: Console) -> None:
+    # Here, so that wrong settings are refused without waiting for what a report imports.
+    from dynamicrubric.report import compare_arms
+    from dynamicrubric.report import console as report
+
     questions = {name: arm.question for name, arm in study.config.study.arms.items()}
     found = compare_arms(study.plan, questions, study.root)
     console.print(report(found.outcomes, found.differences, found.questions, found.coevolution))
