@@ -268,9 +268,15 @@ def main() -> int:
     """Run a command; errors for people become a sentence."""
 
     def run() -> int | None:
+        code: int | None
         if os.environ.get("DVC_ROOT"):  # DVC's child: it must not outlive a killed DVC
             _end_with_dvc()
-        code: int | None = app()
+            from flows.forked import forked
+
+            code = forked(sys.argv[1:], Path.cwd())
+            if code is not None:
+                return code
+        code = app()
         return code
 
     return run_with_boundary(run)

@@ -20,6 +20,7 @@ from dynamicrubric.boundary import EXIT_INTERRUPTED, EXIT_OK
 from dynamicrubric.errors import DynamicRubricError
 from dynamicrubric.grid import planned_grids
 from dynamicrubric.plan import ROLES
+from flows.forked import FLOW_PRELOAD
 from flows.lookup import check_engines
 from flows.planning import check_dvc_lock, settle_plan, work_left
 from flows.progress import Progress, shown
@@ -122,7 +123,8 @@ def shared_imports(study: Study, fresh: frozenset[str]) -> AbstractContextManage
     if fresh >= {f"round@{key}" for key in study.plan.cells} | grids:
         return nullcontext()
     threads = study.config.runtime.threads_per_task
-    return shared_host((*PRELOAD, *TRACKER_PRELOAD), threads, study.work / "locks")
+    preload = (*PRELOAD, *TRACKER_PRELOAD, *FLOW_PRELOAD)
+    return shared_host(preload, threads, study.work / "locks")
 
 
 def check_ended(ended: dict[str, State[str]]) -> None:

@@ -155,7 +155,7 @@ def prefect_server(
         try:
             yield place
         finally:
-            _send_what_is_left()
+            send_what_is_left()
             os.environ.pop("PREFECT_API_URL", None)
 
 
@@ -173,7 +173,7 @@ def _server(root: Path, place: HomePlace, *, all_services: bool) -> Iterator[Non
             place.wait_for_users()
 
 
-def _send_what_is_left() -> None:
+def send_what_is_left() -> None:
     """Send the log lines and events that Prefect still holds back, while there is a server."""
     if "prefect" not in sys.modules:
         return

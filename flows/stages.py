@@ -239,7 +239,8 @@ def _opened(log: Path, stage: Stage) -> BinaryIO:
     try:
         with disk_errors("opening a log", log):
             log.parent.mkdir(parents=True, exist_ok=True)
-            return log.open("wb")
+            log.unlink(missing_ok=True)
+            return log.open("ab")  # a stage's flow may write it from a process of its own
     except UserError as error:
         raise StageFailed(f"{stage.name} was not started: {error}") from None
 

@@ -41,8 +41,8 @@ def _run_reporting(job: Mapping[str, Any], channel: socket.socket) -> int:
         _open_log(Path(job["log_path"]), f"{job['what']}: {job['target']}")
         _tell(channel, kind="started", pid=os.getpid())
         _prepare(job)
-        _run(job, channel)
-        outcome: dict[str, Any] = {"result": "ok"}
+        returned = _run(job, channel)
+        outcome: dict[str, Any] = {"result": "ok", "returned": returned}
     except BaseException as error:  # the boundary: everything becomes a message and a log entry
         with suppress(OSError):  # a full disk takes no traceback; the parent is told all the same
             traceback.print_exc()
@@ -53,7 +53,7 @@ def _run_reporting(job: Mapping[str, Any], channel: socket.socket) -> int:
     return 0 if outcome["result"] == "ok" else 1
 
 
-def _run(job: Mapping[str, Any], channel: socket.socket) -> None:
+def _run(job: Mapping[str, Any], channel: socket.socket) -> int | None:
     lock = SlotLock.at([Path(path) for path in job["locks"]])
 
     def on_wait(holders: str) -> None:
@@ -68,7 +68,8 @@ def _run(job: Mapping[str, Any], channel: socket.socket) -> None:
             os.environ["CUDA_VISIBLE_DEVICES"] = job["devices"][held.slot]
         _tell(channel, kind="acquired", slot=held.slot)
         function = find_function(job["target"])
-        function(**job["kwargs"])
+        returned = function(**job["kwargs"])
+    return returned if isinstance(returned, int) else None
 
 
 def find_function(target: str) -> Callable[..., object]:

@@ -61,6 +61,7 @@ class Usage:
     seconds: float  # wall clock from the moment it had its slot
     cpu_seconds: float
     peak_bytes: int  # largest resident size of its process; shared pages of the host included
+    returned: int | None = None  # what its function returned, if a number
 
 
 def launch(
@@ -295,7 +296,8 @@ class _Run:
 
     def _conclude(self, exited: dict[str, Any]) -> Usage:
         if self.outcome is not None and self.outcome["result"] == "ok" and exited["code"] == 0:
-            return Usage(self._seconds(), exited["cpu_seconds"], exited["peak_bytes"])
+            taken = exited["cpu_seconds"], exited["peak_bytes"]
+            return Usage(self._seconds(), *taken, self.outcome["returned"])
         if self.timed_out:
             limit = f"{self.deadline_seconds:g} s"
             raise StepTimedOut(f"{self.what}: ended at its deadline of {limit}; {self._see()}")

@@ -24,6 +24,7 @@ from tasks.hosts import ForkHost, Host, host_for
 logger = logging.getLogger(__name__)
 
 VARIABLE: Final = "DYNAMICRUBRIC_FORK_HOST"
+THREADS: Final = "DYNAMICRUBRIC_FORK_HOST_THREADS"
 SOCKET_NAME: Final = "forkhost.sock"
 IMPORT_SECONDS: Final = 180.0
 """How long to wait for a host that is still importing."""
@@ -43,11 +44,11 @@ def shared_host(preload: Sequence[str], threads: int, folder: Path) -> Iterator[
     hello = _description(tuple(preload), threads)
     with _listening(path) as listener:
         host = ForkHost(tuple(preload), threads, folder, listener=listener, hello=hello)
-    os.environ[VARIABLE] = str(path)
+    os.environ.update({VARIABLE: str(path), THREADS: str(threads)})
     try:
         yield host
     finally:
-        del os.environ[VARIABLE]
+        del os.environ[VARIABLE], os.environ[THREADS]
         path.unlink(missing_ok=True)
         host.close()
 
@@ -55,6 +56,12 @@ def shared_host(preload: Sequence[str], threads: int, folder: Path) -> Iterator[
 def is_shared() -> bool:
     """Say whether this process was given a shared host."""
     return bool(os.environ.get(VARIABLE))
+
+
+def shared_threads() -> int | None:
+    """Return the CPU threads of the shared host's jobs; None if this process was given no host."""
+    threads = os.environ.get(THREADS)
+    return int(threads) if is_shared() and threads else None
 
 
 def open_channel(

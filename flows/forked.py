@@ -1,0 +1,97 @@
+"""A stage's flow in a fork of the study's host, which has imported Prefect already.
+
+DVC runs each stage as a command, and a command that imports Prefect spends two to three seconds of
+a core on that, for every cell. Inside a study the command asks the shared host
+(`tasks.sharedhost`) for a copy of itself instead, hands on the signals that it gets, and ends with
+the copy's exit code. The copy ends with the command, as the command does with its DVC.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import logging
+import math
+import os
+import signal
+import stat
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Final
+
+from dynamicrubric.boundary import EXIT_REFUSED, run_with_boundary
+from tasks.gpu import launch, stop_all
+from tasks.sharedhost import shared_threads
+
+FLOW_PRELOAD: Final = ("flows.preload",)
+TARGET: Final = "flows.forked:run_stage"
+GRACE_SECONDS: Final = 25.0
+"""Time to end the GPU work and to tell the server; less than a study gives a stage to stop."""
+
+
+def forked(arguments: Sequence[str], root: Path) -> int | None:
+    """Run a command of `python -m flows` in a fork of the shared host; return its exit code.
+
+    Args:
+        arguments: the command and its arguments.
+        root: the project's folder.
+
+    Returns:
+        None if there is no shared host, or no log that two processes can write: nothing was run.
+
+    Raises:
+        StepCrashed: the fork ended without a word, or by a fault of ours.
+    """
+    threads, log = shared_threads(), _appended_log()
+    if threads is None or log is None:
+        return None
+    name = "-".join(arguments)
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, lambda *_: stop_all())
+    usage = launch(
+        TARGET,
+        {"arguments": list(arguments)},
+        log_path=log,
+        deadline_seconds=math.inf,  # its steps have deadlines
+        slots_dir=root / "work" / "locks" / "stages" / name,
+        num_slots=1,
+        what=" ".join(arguments),
+        threads=threads,
+        preload=FLOW_PRELOAD,
+        grace_seconds=GRACE_SECONDS,
+    )
+    return EXIT_REFUSED if usage.returned is None else usage.returned
+
+
+def run_stage(arguments: list[str]) -> int:
+    """Be the fork: run the command and return its exit code, what it printed in the log."""
+    from prefect.context import refresh_global_settings_context
+
+    from flows.__main__ import app
+    from flows.services import send_what_is_left
+
+    logging.getLogger().setLevel(logging.WARNING)  # as in a command of its own
+    refresh_global_settings_context()  # Prefect's are from when the host imported it
+    try:
+        return run_with_boundary(lambda: _run(app, arguments))
+    finally:
+        send_what_is_left()  # a fork ends without the interpreter's clean-up
+
+
+def _run(app: object, arguments: list[str]) -> int:
+    assert callable(app)
+    code = app(arguments, standalone_mode=False)
+    return code if isinstance(code, int) else 0
+
+
+def _appended_log() -> Path | None:
+    """Return the file that our output is appended to, if it is one."""
+    try:
+        output = sys.stdout.fileno()
+        if not stat.S_ISREG(os.fstat(output).st_mode):
+            return None
+        if not fcntl.fcntl(output, fcntl.F_GETFL) & os.O_APPEND:
+            return None
+        return Path(os.readlink(f"/proc/self/fd/{output}"))
+    except (OSError, ValueError):
+        return None
