@@ -70,7 +70,7 @@ def run_stage(arguments: list[str]) -> int:
     from flows.__main__ import app
     from flows.services import send_what_is_left
 
-    logging.getLogger().setLevel(logging.WARNING)  # as in a command of its own
+    logging.getLogger().handlers.clear()  # as in a command of its own: Prefect has handlers
     refresh_global_settings_context()  # Prefect's are from when the host imported it
     try:
         return run_with_boundary(lambda: _run(app, arguments))
