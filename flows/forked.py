@@ -15,11 +15,12 @@ import os
 import signal
 import stat
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Final
 
-from dynamicrubric.boundary import EXIT_REFUSED, run_with_boundary
+from dynamicrubric.boundary import EXIT_OK, EXIT_REFUSED, run_with_boundary
 from tasks.gpu import launch, stop_all
 from tasks.sharedhost import shared_threads
 
@@ -73,15 +74,17 @@ def run_stage(arguments: list[str]) -> int:
     logging.getLogger().handlers.clear()  # as in a command of its own: Prefect has handlers
     refresh_global_settings_context()  # Prefect's are from when the host imported it
     try:
-        return run_with_boundary(lambda: _run(app, arguments))
+        return run_with_boundary(partial(_exit_code_of, app, arguments))
     finally:
         send_what_is_left()  # a fork ends without the interpreter's clean-up
 
 
-def _run(app: object, arguments: list[str]) -> int:
-    assert callable(app)
-    code = app(arguments, standalone_mode=False)
-    return code if isinstance(code, int) else 0
+def _exit_code_of(command: Callable[[list[str]], object], arguments: list[str]) -> int:
+    try:
+        command(arguments)
+    except SystemExit as ended:  # how a command line ends, also well
+        return ended.code if isinstance(ended.code, int) else int(ended.code is not None)
+    return EXIT_OK
 
 
 def _appended_log() -> Path | None:
