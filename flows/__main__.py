@@ -238,13 +238,13 @@ def _with_server(run: Callable[[], None]) -> None:
 
 
 def _end_with_dvc() -> None:
-    """Have the kernel end this process with the DVC that runs it as a stage.
+    """Have this process end with the DVC that runs it as a stage, and with a shell between them.
 
     Raises:
         UserError: that DVC was killed before; nobody would ever end this process.
     """
     from tasks.guarded import GUARDED_PID
-    from tasks.process import ancestors, die_with_parent
+    from tasks.process import ancestors, die_with, die_with_parent
 
     parent, dvc = os.getppid(), os.environ.get(GUARDED_PID)
     # A shell may stand between. A DVC that a person started has told us nothing: then being init's
@@ -258,6 +258,9 @@ def _end_with_dvc() -> None:
             remedy="run DVC again",
         )
     die_with_parent(parent)
+    found = int(dvc) if dvc else next(filter(_is_dvc, ancestors(os.getpid())), parent)
+    if found != parent:  # a shell stands between, which outlives a killed DVC
+        die_with(found)
 
 
 def _is_dvc(pid: int) -> bool:

@@ -5,7 +5,9 @@ from __future__ import annotations
 import ctypes
 import functools
 import os
+import select
 import signal
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -24,6 +26,23 @@ def die_with_parent(parent_pid: int) -> None:
         raise OSError(ctypes.get_errno(), "prctl(PR_SET_PDEATHSIG) failed")
     if os.getppid() != parent_pid:
         os.kill(os.getpid(), signal.SIGKILL)
+
+
+def die_with(pid: int) -> None:
+    """Have this process ended by SIGKILL as soon as `pid`, which need not be its parent, has ended.
+
+    A thread waits for it, so this is not for a process that forks itself later.
+
+    Raises:
+        ProcessLookupError: there is no such process.
+    """
+    descriptor = os.pidfd_open(pid)
+
+    def watch() -> None:
+        select.select([descriptor], [], [])
+        os.kill(os.getpid(), signal.SIGKILL)
+
+    threading.Thread(target=watch, name="die_with", daemon=True).start()
 
 
 @functools.cache

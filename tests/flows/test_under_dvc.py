@@ -15,7 +15,7 @@ import pytest
 from dynamicrubric.errors import UserError
 from flows import __main__ as commands
 from tasks.guarded import GUARDED_PID, guarded_command
-from tasks.process import ancestors
+from tasks.process import ancestors, start_ticks
 
 ROOT = Path(__file__).resolve().parents[2]
 COMMAND = shlex.join([sys.executable, "-m", "flows", "--help"])
@@ -59,6 +59,41 @@ def test_command_whose_dvc_lives_runs_with_or_without_a_shell_between(command: s
     assert "Usage" in done.stdout
 
 
+DVC = """
+import os, subprocess, sys
+if sys.argv[2] == "ours":
+    os.environ["DYNAMICRUBRIC_GUARDED_PID"] = str(os.getpid())
+subprocess.run(["sh", "-c", f"{sys.argv[1]}; true"])
+"""
+STAGE = """
+import os, time
+from pathlib import Path
+from flows.__main__ import _end_with_dvc
+_end_with_dvc()
+Path("part").write_text(str(os.getpid()))
+Path("part").rename("pid")
+time.sleep(600)
+"""
+
+
+@pytest.mark.parametrize("whose", ["ours", "a person's dvc"])
+def test_command_behind_a_shell_ends_with_its_killed_dvc(
+    tmp_path: Path, wait: Callable[..., Any], whose: str
+) -> None:
+    stage = shlex.join([sys.executable, "-c", STAGE])
+    env = {name: value for name, value in os.environ.items() if name != GUARDED_PID}
+    with subprocess.Popen(
+        [sys.executable, "-c", DVC, stage, whose],
+        cwd=tmp_path,
+        env={**env, "PYTHONPATH": str(ROOT)},
+    ) as dvc:
+        wait((tmp_path / "pid").exists, "the command's start")
+        pid = int((tmp_path / "pid").read_text())
+        started = start_ticks(pid)
+        dvc.kill()
+        wait(lambda: start_ticks(pid) != started, "the command's end")
+
+
 def test_guarded_command_hands_its_own_pid_down() -> None:
     program = f"import os; print(os.environ[{GUARDED_PID!r}] == str(os.getpid()))"
     command = guarded_command([sys.executable, "-c", program])
@@ -75,6 +110,7 @@ def test_command_of_a_persons_dvc_is_refused_as_inits_child(
     monkeypatch.setattr(os, "getppid", lambda: 1)
     monkeypatch.setattr(commands, "_is_dvc", lambda pid: not refused)
     monkeypatch.setattr("tasks.process.die_with_parent", armed.append)
+    monkeypatch.setattr("tasks.process.die_with", lambda pid: None)
     if refused:
         with pytest.raises(UserError, match="a DVC that has ended"):
             commands._end_with_dvc()
