@@ -251,20 +251,31 @@ def _end_with_dvc() -> None:
     # child gives a killed one away, unless DVC is itself what a container runs.
     known = int(dvc) in ancestors(os.getpid()) if dvc else parent != 1 or _is_dvc(parent)
     if not known:
-        raise UserError(
-            doing="running a stage",
-            got="a DVC that has ended",
-            expected="the DVC that started this command",
-            remedy="run DVC again",
-        )
+        raise _dvc_has_ended()
     die_with_parent(parent)
     found = int(dvc) if dvc else next(filter(_is_dvc, ancestors(os.getpid())), parent)
     if found != parent:  # a shell stands between, which outlives a killed DVC
-        die_with(found)
+        try:
+            die_with(found)
+        except ProcessLookupError:
+            raise _dvc_has_ended() from None
+
+
+def _dvc_has_ended() -> UserError:
+    return UserError(
+        doing="running a stage",
+        got="a DVC that has ended",
+        expected="the DVC that started this command",
+        remedy="run DVC again",
+    )
 
 
 def _is_dvc(pid: int) -> bool:
-    return b"dvc" in Path(f"/proc/{pid}/cmdline").read_bytes()
+    try:
+        words = Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")
+    except OSError:  # it has ended meanwhile, or is hidden from us
+        return False
+    return any(os.path.basename(word) == b"dvc" for word in words)
 
 
 def main() -> int:

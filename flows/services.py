@@ -173,15 +173,19 @@ def _server(root: Path, place: HomePlace, *, all_services: bool) -> Iterator[Non
             place.wait_for_users()
 
 
-def send_what_is_left() -> None:
-    """Send the log lines and events that Prefect still holds back, while there is a server."""
+def send_what_is_left(seconds: float = FLUSH_SECONDS) -> None:
+    """Send the log lines and events that Prefect still holds back, while there is a server.
+
+    Args:
+        seconds: how long each of the two may take.
+    """
     if "prefect" not in sys.modules:
         return
     from prefect.events.worker import EventsWorker
     from prefect.logging.handlers import APILogWorker
 
     for worker in (APILogWorker, EventsWorker):
-        worker.drain_all(timeout=FLUSH_SECONDS)
+        worker.drain_all(timeout=seconds)
 
 
 def _server_command(port: int) -> list[str]:

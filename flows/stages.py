@@ -9,7 +9,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import BinaryIO, Final
@@ -20,6 +20,7 @@ from dynamicrubric.plan import ROLES, Cell, Plan
 from flows.services import signal_group
 from tasks.disk import disk_errors
 from tasks.guarded import guarded_command
+from tasks.process import ancestors, session_members
 
 WARM_STAGES: Final = tuple(f"warm_start@{role}" for role in ROLES)
 STOP_SECONDS: Final = 30.0
@@ -222,12 +223,25 @@ class StageRunner:
             self._stopped = True
             running = list(self._running)
         for process in running:
-            signal_group(process.pid, signal.SIGTERM)
+            _ask_to_end(process.pid)
         for process in running:
             try:
                 process.wait(STOP_SECONDS)
             except subprocess.TimeoutExpired:
                 signal_group(process.pid, signal.SIGKILL)
+
+
+def _ask_to_end(leader: int) -> None:
+    """Ask the innermost processes of a session to end; what runs them ends after them.
+
+    DVC dies of the signal at once, and its command would be killed with it, in the middle of
+    ending its GPU work and telling the server.
+    """
+    members = session_members(leader)
+    parents = {next(ancestors(pid), 0) for pid in members}
+    for pid in [member for member in members if member not in parents]:
+        with suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGTERM)
 
 
 def _opened(log: Path, stage: Stage) -> BinaryIO:

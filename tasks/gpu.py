@@ -35,6 +35,7 @@ __all__ = [
     "StepStopped",
     "StepTimedOut",
     "Usage",
+    "any_running",
     "children_end_first",
     "close_hosts",
     "launch",
@@ -145,6 +146,11 @@ def launch(
         finally:
             _RUNNING.discard(run)
             run.done.set()
+
+
+def any_running() -> bool:
+    """Say whether a job of this process is running."""
+    return bool(_RUNNING)
 
 
 def stop_all() -> None:
@@ -286,8 +292,7 @@ class _Run:
         if self.ending_since is not None:
             if now > self.ending_since + self.grace_seconds:
                 self._order(b"kill\n")
-        elif self.stopped:
-            self._order(b"term\n")
+        elif self.stopped:  # and told so by `stop`
             self.ending_since = now
         elif self.acquired_at is not None and now > self.acquired_at + self.deadline_seconds:
             self.timed_out = True

@@ -36,10 +36,11 @@ def die_with(pid: int) -> None:
     Raises:
         ProcessLookupError: there is no such process.
     """
-    descriptor = os.pidfd_open(pid)
+    ended = select.poll()
+    ended.register(os.pidfd_open(pid), select.POLLIN)
 
     def watch() -> None:
-        select.select([descriptor], [], [])
+        ended.poll()
         os.kill(os.getpid(), signal.SIGKILL)
 
     threading.Thread(target=watch, name="die_with", daemon=True).start()

@@ -48,6 +48,7 @@ os.environ.update(SETTINGS)
 # Servers and trackers of the person who runs the tests are none of the tests' business.
 for name in (
     "DYNAMICRUBRIC_FORK_HOST",
+    "DYNAMICRUBRIC_FORK_HOST_THREADS",
     "MLFLOW_TRACKING_URI",
     "PREFECT_API_KEY",
     "PREFECT_API_URL",

@@ -76,7 +76,7 @@ time.sleep(600)
 """
 
 
-@pytest.mark.parametrize("whose", ["ours", "a person's dvc"])
+@pytest.mark.parametrize("whose", ["ours", "dvc"])
 def test_command_behind_a_shell_ends_with_its_killed_dvc(
     tmp_path: Path, wait: Callable[..., Any], whose: str
 ) -> None:
