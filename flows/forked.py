@@ -30,8 +30,8 @@ FLOW_PRELOAD: Final = ("flows.preload",)
 TARGET: Final = "flows.forked:run_stage"
 GRACE_SECONDS: Final = 25.0
 """Time to end the GPU work and to tell the server; less than a study gives a stage to stop."""
-FLUSH_SECONDS: Final = 30.0
-"""How long the server may take to get what is left of a flow's log and events."""
+FLUSH_SECONDS: Final = 10.0
+"""How long the server may take to get what is left of a flow's log, and then of its events."""
 
 
 def forked(arguments: Sequence[str], root: Path) -> int | None:
