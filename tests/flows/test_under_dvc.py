@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shlex
+import signal
 import subprocess
 import sys
 from collections.abc import Callable
@@ -66,13 +67,13 @@ if sys.argv[2] == "ours":
 subprocess.run(["sh", "-c", f"{sys.argv[1]}; true"])
 """
 STAGE = """
-import os, time
+import os, signal
 from pathlib import Path
 from flows.__main__ import _end_with_dvc
 _end_with_dvc()
 Path("part").write_text(str(os.getpid()))
 Path("part").rename("pid")
-time.sleep(600)
+signal.pause()
 """
 
 
@@ -91,7 +92,11 @@ def test_command_behind_a_shell_ends_with_its_killed_dvc(
         pid = int((tmp_path / "pid").read_text())
         started = start_ticks(pid)
         dvc.kill()
-        wait(lambda: start_ticks(pid) != started, "the command's end")
+        try:
+            wait(lambda: start_ticks(pid) != started, "the command's end")
+        finally:
+            if start_ticks(pid) == started:
+                os.kill(pid, signal.SIGKILL)
 
 
 def test_guarded_command_hands_its_own_pid_down() -> None:
