@@ -119,6 +119,9 @@ class Bench:
     def last(self) -> Any:
         return self.fake.asked[-1].body
 
+    def completions(self) -> list[Asked]:
+        return [asked for asked in self.fake.asked if asked.path.endswith("/completions")]
+
 
 @pytest.fixture
 def bench(tmp_path: Path) -> Iterator[Bench]:
@@ -151,7 +154,8 @@ def test_limit_leaves_room_for_the_prompt(bench: Bench) -> None:
     engine = bench.engine(FakeServer())
     found = engine.generate([GenerateRequest([7] * n, 1) for n in (590, 600, 599)], SAMPLING)
     assert [one.failure for one in found] == [None, "too_long", None]
-    assert bench.last()["max_tokens"] == 1
+    asked = bench.completions()[-2:]  # in any order: requests are under way side by side
+    assert {len(a.body["prompt"]): a.body["max_tokens"] for a in asked} == {590: 10, 599: 1}
 
 
 def test_verdict_is_read_from_the_labels_ids(bench: Bench) -> None:
