@@ -264,13 +264,13 @@ run_step(request, Path(sys.argv[1]), Path(sys.argv[2]), build)
 
 def test_run_step_killed_leaves_no_artefact_and_resumes_from_its_checkpoints(bench, out, work):
     process = bench.python(KILLED, out, work, 1)
-    assert process.wait(60) == -signal.SIGKILL
+    assert process.wait(bench.patience) == -signal.SIGKILL
     assert not out.exists()
     with pytest.raises(UserError, match="does not exist"):
         load_artefact(out)
 
     again = bench.python(KILLED, out, work, 99)
-    assert again.wait(60) == 0, again.stderr.read()
+    assert again.wait(bench.patience) == 0, again.stderr.read()
     # Steps 0 and 1 were not done again, and what the killed attempt left in `out` is gone.
     assert set(load_artefact(out).record.files) == {"2.bin", "3.bin", "weights.bin"}
     assert not list(work.glob("*/rollouts"))
@@ -316,7 +316,7 @@ run_step(StepRequest("train", 1, {}, {}), Path(sys.argv[1]), Path(sys.argv[2]), 
 """
     outs = [tmp_path / "cells" / str(number) for number in range(3)]
     processes = [bench.python(code, path, work, tmp_path / "count") for path in outs]
-    assert [process.wait(60) for process in processes] == [0, 0, 0]
+    assert [process.wait(bench.patience) for process in processes] == [0, 0, 0]
     assert (tmp_path / "count").read_text() == "built\n"
     assert len({load_artefact(path).content_hash for path in outs}) == 1
 
@@ -421,7 +421,7 @@ else:
 @pytest.mark.parametrize("kind", ["built", "carried"])
 def test_step_found_finished_after_a_kill_removes_what_the_kill_left(bench, out, work, kind):
     process = bench.python(KILLED_AT_REMOVE, out, work, kind, "kill")
-    assert process.wait(60) == -signal.SIGKILL
+    assert process.wait(bench.patience) == -signal.SIGKILL
     (out.parent / ".policy.publishing").mkdir()
     assert (out.parent / ".policy.replaced").is_dir()
     assert load_artefact(out).record.step_version == 2
@@ -530,7 +530,7 @@ except UserError as error:
     print(error)
 """
     process = bench.python(code, tmp_path / "out" / "policy", tmp_path / "work", tmp_path / "warm")
-    printed, errors = process.communicate(timeout=600)
+    printed, errors = process.communicate(timeout=bench.patience)
     assert "no permission" in printed and str(tmp_path / place) in printed, errors
 
 
