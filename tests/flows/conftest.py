@@ -61,12 +61,17 @@ class Project:
         path = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])
         return {**os.environ, "PYTHONPATH": str(ROOT), "PATH": path}
 
-    def start(self, *command: str, output: int | None = subprocess.PIPE) -> subprocess.Popen[str]:
-        """Start a command in a process group of its own."""
+    def start(
+        self, *command: str, output: int | None = subprocess.PIPE, first: Path | None = None
+    ) -> subprocess.Popen[str]:
+        """Start a command in a process group of its own; it finds modules in `first` before all."""
+        environment = self.environment
+        if first is not None:
+            environment["PYTHONPATH"] = os.pathsep.join([str(first), environment["PYTHONPATH"]])
         return subprocess.Popen(
             command,
             cwd=self.root,
-            env=self.environment,
+            env=environment,
             text=True,
             stdout=output,
             stderr=subprocess.STDOUT,
