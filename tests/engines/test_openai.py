@@ -430,7 +430,7 @@ def test_failure_that_ends_the_others_is_the_one_that_is_told() -> None:
     is_down = threading.Event()
 
     def answer(asked: Asked, _: int) -> Answer:
-        if "first" in asked.body["messages"][-1]["content"]:
+        if "It thanks." in asked.body["messages"][-1]["content"]:
             is_down.set()
             return Answer("down", 503)  # tried again until the other one fails
         is_down.wait()
@@ -440,7 +440,7 @@ def test_failure_that_ends_the_others_is_the_one_that_is_told() -> None:
         config = EndpointConfig(base_url=fake.url, model="m", max_concurrency=2, max_attempts=100)
         engine = OpenAIEngine(Endpoint(config))
         with pytest.raises(UserError, match="403"):
-            engine.judge([JudgeRequest("a", ["first", "second"], 1)])
+            engine.judge([JudgeRequest("a", ["It thanks.", "It greets."], 1)])
 
 
 # --- address, key, package ----------------------------------------------------------------------
