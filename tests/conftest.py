@@ -35,6 +35,8 @@ SETTINGS = {
     # A flow without a server starts one for itself; on a busy machine that takes more than 20 s.
     "PREFECT_SERVER_EPHEMERAL_STARTUP_TIMEOUT_SECONDS": "120",
     "DVC_SITE_CACHE_DIR": str(_HOME / "dvc"),
+    "DVC_GLOBAL_CONFIG_DIR": str(_HOME / "dvc-config"),
+    "DVC_SYSTEM_CONFIG_DIR": str(_HOME / "dvc-config"),
     "OMP_NUM_THREADS": "1",
     "TOKENIZERS_PARALLELISM": "false",
     # Tests that make git repositories depend on nobody's name, hooks or signing key.
@@ -45,10 +47,14 @@ SETTINGS = {
     "GIT_COMMITTER_EMAIL": "test@example.invalid",
 }
 os.environ.update(SETTINGS)
-# Servers and trackers of the person who runs the tests are none of the tests' business.
+# Servers and trackers of the person who runs the tests are none of the tests' business, nor is the
+# repository of a hook that runs them.
 for name in (
     "DYNAMICRUBRIC_FORK_HOST",
     "DYNAMICRUBRIC_FORK_HOST_THREADS",
+    "GIT_DIR",
+    "GIT_INDEX_FILE",
+    "GIT_WORK_TREE",
     "MLFLOW_TRACKING_URI",
     "PREFECT_API_KEY",
     "PREFECT_API_URL",

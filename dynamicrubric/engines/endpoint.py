@@ -101,18 +101,26 @@ class Endpoint:
             UserError: a setting is wrong.
             LogprobsRefused: the endpoint does not give the log-probabilities asked for.
         """
-        stop = threading.Event()
+        stop, errors = threading.Event(), list[BaseException]()
+
+        def send(payload: Mapping[str, Any]) -> dict[str, Any] | BadReply:
+            try:
+                return self.post(path, payload, stop)
+            except BaseException as error:
+                errors.append(error)
+                stop.set()  # here: before we are awake, this thread would send the next one
+                raise
+
         pool = ThreadPoolExecutor(self.config.max_concurrency, thread_name_prefix="endpoint")
         try:
-            futures = [pool.submit(self.post, path, payload, stop) for payload in payloads]
+            futures = [pool.submit(send, payload) for payload in payloads]
             if on_progress is not None:
                 done = _Counter(len(futures), on_progress)
                 for future in futures:
                     future.add_done_callback(done)
             wait(futures, return_when=FIRST_EXCEPTION)
-            failed = next((f for f in futures if f.done() and f.exception()), None)
-            if failed is not None:
-                failed.result()
+            if errors:
+                raise errors[0]
             return [future.result() for future in futures]
         finally:
             stop.set()

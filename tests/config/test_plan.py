@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import json
+import os
 import subprocess
 import sys
 from collections.abc import Callable
@@ -423,7 +424,7 @@ def test_plan_ids_are_the_key_and_a_hash_that_is_the_same_in_every_process(
         done = subprocess.run(
             [sys.executable, "-c", program, str(STUDY)],
             cwd=ROOT,
-            env={"PYTHONHASHSEED": hash_seed, "PATH": "/usr/bin:/bin"},
+            env={**os.environ, "PYTHONHASHSEED": hash_seed},
             capture_output=True,
             text=True,
             check=True,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import subprocess
 from pathlib import Path
@@ -21,12 +22,15 @@ def test_another_build_of_vllm_is_built_from_nothing_and_the_same_one_once(
     python.write_text(FAKE_PYTHON)
     python.chmod(0o755)
     environment = tmp_path / ".venv-vllm"
+    # Without what a `make test` above us was given: its settings, and how it is to go about it.
+    theirs = {"MAKEFLAGS", "MFLAGS", "MAKEOVERRIDES", "MAKELEVEL", "VLLM"}
+    surroundings = {name: value for name, value in os.environ.items() if name not in theirs}
 
     def is_rebuilt(*settings: str) -> bool:
         environment.mkdir(exist_ok=True)
         (environment / "left").touch()
         command = ["make", "vllm", f"PYTHON={python}", *settings]
-        subprocess.run(command, cwd=tmp_path, check=True, capture_output=True)
+        subprocess.run(command, cwd=tmp_path, env=surroundings, check=True, capture_output=True)
         assert (environment / "bin" / "python").is_file()
         return not (environment / "left").exists()
 

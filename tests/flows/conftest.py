@@ -25,7 +25,8 @@ ROOT = Path(__file__).resolve().parents[2]
 PARAMS = Path(__file__).with_name("params.yaml")
 VERSIONS = "dynamicrubric/versions.py"  # DVC reads its numbers; it is imported from ROOT
 CLONED = ("dvc.yaml", ".dvcignore", ".gitignore", ".dvc/config", ".dvc/.gitignore", VERSIONS)
-MINUTES = 6.0
+PATIENCE = 1800.0
+"""Seconds until something counts as hanging: a bound for a failure, on however slow a machine."""
 T = TypeVar("T")
 
 
@@ -60,12 +61,17 @@ class Project:
         path = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])
         return {**os.environ, "PYTHONPATH": str(ROOT), "PATH": path}
 
-    def start(self, *command: str, output: int | None = subprocess.PIPE) -> subprocess.Popen[str]:
-        """Start a command in a process group of its own."""
+    def start(
+        self, *command: str, output: int | None = subprocess.PIPE, first: Path | None = None
+    ) -> subprocess.Popen[str]:
+        """Start a command in a process group of its own; it finds modules in `first` before all."""
+        environment = self.environment
+        if first is not None:
+            environment["PYTHONPATH"] = os.pathsep.join([str(first), environment["PYTHONPATH"]])
         return subprocess.Popen(
             command,
             cwd=self.root,
-            env=self.environment,
+            env=environment,
             text=True,
             stdout=output,
             stderr=subprocess.STDOUT,
@@ -77,7 +83,7 @@ class Project:
         """Run a command to its end; return what it printed."""
         process = self.start(*command)
         try:
-            text, _ = process.communicate(timeout=60.0 * MINUTES)
+            text, _ = process.communicate(timeout=PATIENCE)
         finally:
             if process.poll() is None:
                 os.killpg(process.pid, signal.SIGKILL)
@@ -134,7 +140,7 @@ def ran(text: str) -> list[str]:
     ]
 
 
-def wait_for(probe: Callable[[], T], what: str, seconds: float = 240.0) -> T:
+def wait_for(probe: Callable[[], T], what: str, seconds: float = PATIENCE) -> T:
     """Return the first true value of `probe`; fail when it does not come in time."""
     give_up = time.monotonic() + seconds
     while time.monotonic() < give_up:
@@ -152,6 +158,25 @@ def stages_run() -> Callable[[str], list[str]]:
 @pytest.fixture
 def wait() -> Callable[..., Any]:
     return wait_for
+
+
+@pytest.fixture
+def patience() -> float:
+    return PATIENCE
+
+
+def runs(pid: int) -> bool:
+    """Say whether a process runs; a zombie, which nobody may reap, does not."""
+    try:
+        state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+    except (FileNotFoundError, ProcessLookupError):
+        return False
+    return state not in "ZX"
+
+
+@pytest.fixture
+def is_running() -> Callable[[int], bool]:
+    return runs
 
 
 @pytest.fixture

@@ -56,7 +56,7 @@ def test_second_joins_the_server_that_runs_and_is_not_to_start_one(tmp_path: Pat
         assert (third.ours, third.address) == (True, OTHER)
 
 
-def test_server_waits_for_those_who_joined(tmp_path: Path) -> None:
+def test_server_waits_for_those_who_joined(tmp_path: Path, patience: float) -> None:
     waited = threading.Event()
     with server_place(tmp_path, OURS, up) as first:
 
@@ -68,7 +68,7 @@ def test_server_waits_for_those_who_joined(tmp_path: Path) -> None:
             thread = threading.Thread(target=wait)
             thread.start()
             assert not waited.wait(0.5)
-        assert waited.wait(30)
+        assert waited.wait(patience)
         thread.join()
         # It is ending now: nobody joins it, though it still answers.
         late = server_place(tmp_path, OTHER, up, seconds=0.3)

@@ -5,7 +5,9 @@ from __future__ import annotations
 import logging
 import socket
 import threading
+from collections.abc import Callable
 from http.server import BaseHTTPRequestHandler, HTTPServer
+from typing import Any
 
 import pytest
 
@@ -74,13 +76,13 @@ class Yes(BaseHTTPRequestHandler):
     def log_message(self, *arguments: object) -> None: ...
 
 
-def test_reserved_port_is_nobodys_but_our_servers() -> None:
+def test_reserved_port_is_nobodys_but_our_servers(wait: Callable[..., Any]) -> None:
     with reserved_port() as port:
         with socket.socket() as other, pytest.raises(OSError, match="in use"):
             other.bind((LOOPBACK, port))
         with HTTPServer((LOOPBACK, port), Yes) as server:
             threading.Thread(target=server.serve_forever, args=(0.05,), daemon=True).start()
-            assert answers(f"http://{LOOPBACK}:{port}/health")
+            wait(lambda: answers(f"http://{LOOPBACK}:{port}/health"), "our server to answer")
             with pytest.raises(UserError, match="a free port"), reserved_port(port):
                 pytest.fail("a port on which somebody listens was promised")
             server.shutdown()

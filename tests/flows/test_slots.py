@@ -12,7 +12,9 @@ from dynamicrubric.plan import expand
 from flows.stages import Slots, stages_of
 
 
-def test_slots_free_one_goes_to_the_highest_waiting_priority(wait: Callable[..., Any]) -> None:
+def test_slots_free_one_goes_to_the_highest_waiting_priority(
+    wait: Callable[..., Any], patience: float
+) -> None:
     slots, order = Slots(1), []
 
     def take(priority: int) -> None:
@@ -26,7 +28,7 @@ def test_slots_free_one_goes_to_the_highest_waiting_priority(wait: Callable[...,
         wait(lambda: len(slots._waiting) == len(threads), "all to wait")
         assert order == []
     for thread in threads:
-        thread.join(10)
+        thread.join(patience)
     assert sorted(order) == [1, 2, 3, 5, 5]
     assert order == sorted(order, reverse=True)
 

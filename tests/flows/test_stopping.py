@@ -25,7 +25,7 @@ def endless(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_stop_while_a_stage_is_being_started_ends_it(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, patience: float
 ) -> None:
     begun, stopped = threading.Event(), threading.Event()
     started: list[subprocess.Popen[bytes]] = []
@@ -42,11 +42,11 @@ def test_stop_while_a_stage_is_being_started_ends_it(
     with ThreadPoolExecutor(1) as pool:
         try:
             stage = pool.submit(runner.run, STAGE, lambda: None)
-            assert begun.wait(30)
+            assert begun.wait(patience)
             runner.stop()
             stopped.set()
             with pytest.raises(StageFailed, match="prepare failed"):
-                stage.result(30)
+                stage.result(patience)
             assert started[0].returncode == -signal.SIGTERM
         finally:
             for process in started:

@@ -68,7 +68,7 @@ def test_slot_lock_with_two_slots_gives_both_then_waits(bench, tmp_path):
     second.release()
 
 
-def test_slot_lock_excludes_threads_of_one_process(tmp_path):
+def test_slot_lock_excludes_threads_of_one_process(bench, tmp_path):
     locks, inside, most = SlotLock(tmp_path, 1), [], []
     told = [threading.Event() for _ in range(4)]
 
@@ -83,10 +83,10 @@ def test_slot_lock_excludes_threads_of_one_process(tmp_path):
     with locks.acquire("the first"):
         for thread in threads:
             thread.start()
-        assert all(waits.wait(30) for waits in told)
+        assert all(waits.wait(bench.patience) for waits in told)
         assert most == []
     for thread in threads:
-        thread.join(30)
+        thread.join(bench.patience)
     assert most == [1, 1, 1, 1]
 
 
@@ -137,7 +137,7 @@ os.kill(os.getpid(), 9)
 """
     process = bench.python(code, tmp_path)
     orphan = int(process.stdout.readline())
-    assert process.wait(30) == -signal.SIGKILL
+    assert process.wait(bench.patience) == -signal.SIGKILL
     assert bench.alive(orphan)
     SlotLock(tmp_path, 1).acquire("next").release()
     assert not bench.alive(orphan)

@@ -6,8 +6,9 @@ import os
 import signal
 import socket
 import stat
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from functools import partial
 from pathlib import Path
 
@@ -82,6 +83,20 @@ def study(bench, tmp_path):
                 os.kill(pid, signal.SIGKILL)
 
 
+@contextmanager
+def short(path: Path) -> Iterator[str]:
+    """Name a socket file as briefly as the kernel wants it, however deep pytest's folders are."""
+    folder = os.open(path.parent, os.O_PATH)
+    yield f"/proc/self/fd/{folder}/{path.name}"
+    os.close(folder)
+
+
+def connect(caller: socket.socket) -> None:
+    """Connect to the shared host of this process."""
+    with short(Path(os.environ[VARIABLE])) as name:
+        caller.connect(name)
+
+
 def parent_of(facts: Path) -> int:
     return int(json.loads(facts.read_text())["parent"])
 
@@ -121,8 +136,11 @@ def test_shared_host_socket_is_for_its_user_only_whatever_the_path_length(run, t
 
 def test_shared_host_replaces_the_socket_of_a_killed_study(run, tmp_path):
     (tmp_path / "locks").mkdir()
-    with socket.socket(socket.AF_UNIX) as old:
-        old.bind(str(tmp_path / "locks" / SOCKET_NAME))
+    with (
+        socket.socket(socket.AF_UNIX) as old,
+        short(tmp_path / "locks" / SOCKET_NAME) as name,
+    ):
+        old.bind(name)
     with shared_host((), 1, tmp_path / "locks") as host:
         run("jobs:report_environment", {"path": str(tmp_path / "facts")})
     assert parent_of(tmp_path / "facts") == host.pid
@@ -147,7 +165,7 @@ def test_shared_host_jobs_hold_no_socket_but_their_own(run, host, bench, tmp_pat
         other = pool.submit(run, "jobs:sleep_natively", {"pid_path": str(tmp_path / "pid")})
         bench.pid_in(tmp_path / "pid")
         with socket.socket(socket.AF_UNIX) as silent:
-            silent.connect(os.path.relpath(os.environ[VARIABLE]))
+            connect(silent)
             assert b"hello" in silent.recv(4096)
             run("jobs:report_sockets", {"path": str(tmp_path / "sockets")})
         gpu.stop_all()
@@ -157,7 +175,7 @@ def test_shared_host_jobs_hold_no_socket_but_their_own(run, host, bench, tmp_pat
 
 def test_shared_host_half_a_job_from_a_dying_caller_starts_nothing(run, host, tmp_path):
     with socket.socket(socket.AF_UNIX) as dying:
-        dying.connect(os.path.relpath(os.environ[VARIABLE]))
+        connect(dying)
         dying.sendall(b'{"target": "jobs:kill')
     run("jobs:report_environment", {"path": str(tmp_path / "facts")})
     assert parent_of(tmp_path / "facts") == host.pid
@@ -168,7 +186,7 @@ def test_shared_host_nonsense_from_a_caller_ends_no_other_job(run, host, bench, 
         other = pool.submit(run, "jobs:sleep_natively", {"pid_path": str(tmp_path / "pid")})
         job = bench.pid_in(tmp_path / "pid")
         with socket.socket(socket.AF_UNIX) as caller:
-            caller.connect(os.path.relpath(os.environ[VARIABLE]))
+            connect(caller)
             caller.sendall(b"nonsense\n")
             with caller.makefile("rb") as stream:
                 assert [b"hello" in line or b"exited" in line for line in stream] == [True, True]

@@ -30,8 +30,9 @@ GPU = Device("GPU", 1, 80 * GIB)
 
 @pytest.fixture
 def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A folder with ranked answers and a tiny checkpoint's config."""
+    """A folder with ranked answers and a tiny checkpoint's config, on a disk with room enough."""
     monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("dynamicrubric.preflight.checks.free_disk", lambda root: 1e13)
     (tmp_path / "data" / "raw").mkdir(parents=True)
     (tmp_path / "data" / "raw" / "anchors").write_text("{}\n")
     (tmp_path / "tiny").mkdir()

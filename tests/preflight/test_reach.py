@@ -18,6 +18,7 @@ from dynamicrubric.preflight.lengths import longest_texts
 from dynamicrubric.preflight.reach import reach_checks, why_unreachable
 from dynamicrubric.preflight.roles import Arm
 from dynamicrubric.yamlio import load_yaml
+from flows.services import reserved_port
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -82,10 +83,8 @@ def test_endpoint_is_asked_once_and_only_if_an_arm_that_is_run_names_it(server: 
 
 
 def test_endpoint_where_nobody_listens_cannot_be_reached() -> None:
-    web = HTTPServer(("127.0.0.1", 0), BaseHTTPRequestHandler)
-    port = web.server_port
-    web.server_close()
-    assert "refused" in (why_unreachable(f"http://127.0.0.1:{port}/v1/models") or "")
+    with reserved_port() as port:
+        assert "refused" in (why_unreachable(f"http://127.0.0.1:{port}/v1/models") or "")
 
 
 def test_hub_is_not_asked_for_what_is_local(monkeypatch: pytest.MonkeyPatch) -> None:

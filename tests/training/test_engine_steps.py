@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Any
 
 import pandas as pd
-import psutil
 import pytest
 
 pytest.importorskip("openai", reason="the optional extra `openai` is not installed")
@@ -26,6 +25,7 @@ sys.path.insert(0, str(Path(__file__).parent))
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "engines"))
 from fakeendpoint import Answer, Asked, FakeEndpoint, chat, serving
 from languageworld import LanguageWorld, shared_world
+from ourchildren import children_running
 
 ENGINES = Path(__file__).resolve().parents[1] / "engines"
 VLLM = {"kind": "vllm", "dtype": "float32", "max_model_len": 1024}
@@ -119,7 +119,7 @@ def test_round_is_sampled_and_written_by_vllm_and_judged_by_an_endpoint(
     judge.is_down = True
     with pytest.raises(InstrumentError, match=r"gave no answer.*HTTP 503"):
         steps.train_policy(**asked)
-    assert not [p for p in psutil.Process().children(True) if "hfchild.py" in " ".join(p.cmdline())]
+    assert children_running("hfchild.py") == []
     judge.is_down = False
     steps.train_policy(**asked)
     log = read_jsonl(trained / "training_log.jsonl")
