@@ -9,7 +9,6 @@ import shutil
 import sqlite3
 import subprocess
 import sys
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -82,23 +81,19 @@ def test_cli_bad_params_are_refused_in_one_sentence_and_nothing_is_written(
     assert {path: path.read_bytes() for path in project.rglob("*")} == before
 
 
-def _seconds_of(run: Callable[[], object]) -> float:
-    """Return the processor time of a child: other work on the machine is not what is measured."""
-    seconds = []
-    for _ in range(3):
-        before = resource.getrusage(resource.RUSAGE_CHILDREN)
-        run()
-        after = resource.getrusage(resource.RUSAGE_CHILDREN)
-        seconds.append(after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime)
-    return min(seconds)
+def _seconds_of_children() -> float:
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return used.ru_utime + used.ru_stime
 
 
 def test_cli_refusal_takes_less_than_two_seconds(project: Path) -> None:
-    """On a slow machine: than five times what Python takes there to import its light libraries."""
     edit(project, "rounds: 3", "rounds: 0")
-    light = "import pydantic, ruamel.yaml, typer"
-    least = _seconds_of(lambda: python("-c", light, cwd=project))
-    assert _seconds_of(lambda: dynamicrubric("validate", cwd=project)) < max(2.0, 5.0 * least)
+    seconds = []
+    for _ in range(3):  # processor time: other work on the machine is not what is measured
+        before = _seconds_of_children()
+        dynamicrubric("validate", cwd=project)
+        seconds.append(_seconds_of_children() - before)
+    assert min(seconds) < 2.0
 
 
 @pytest.mark.parametrize("module", ["cli", "config", "plan", "boundary"])
