@@ -21,17 +21,15 @@ from pathlib import Path
 from types import FrameType
 from typing import Final
 
-from dynamicrubric.boundary import EXIT_OK, EXIT_REFUSED, run_with_boundary
+from dynamicrubric.boundary import EXIT_OK, run_with_boundary
 from dynamicrubric.errors import DynamicRubricError
-from tasks.gpu import StepCrashed, any_running, launch, stop_all
+from tasks.gpu import StepCrashed, StepStopped, any_running, launch, stop_all
 from tasks.sharedhost import shared_threads
 
 FLOW_PRELOAD: Final = ("flows.preload",)
 TARGET: Final = "flows.forked:run_stage"
 GRACE_SECONDS: Final = 25.0
 """Time to end the GPU work and to tell the server; less than a study gives a stage to stop."""
-FLUSH_SECONDS: Final = 10.0
-"""How long the server may take to get what is left of a flow's log, and then of its events."""
 
 
 def forked(arguments: Sequence[str], root: Path) -> int | None:
@@ -55,7 +53,7 @@ def forked(arguments: Sequence[str], root: Path) -> int | None:
         signal.signal(number, _hand_on)
     try:
         return _launch(arguments, root, threads, log)
-    except StepCrashed as error:  # its last lines are in the log that this goes to
+    except (StepCrashed, StepStopped) as error:  # its last lines are in the log that this goes to
         raise DynamicRubricError(str(error).partition("; the log")[0]) from None
 
 
@@ -72,7 +70,8 @@ def _launch(arguments: Sequence[str], root: Path, threads: int, log: Path) -> in
         preload=FLOW_PRELOAD,
         grace_seconds=GRACE_SECONDS,
     )
-    return EXIT_REFUSED if usage.returned is None else usage.returned
+    assert usage.returned is not None  # `run_stage` returned it
+    return usage.returned
 
 
 def _hand_on(number: int, frame: FrameType | None) -> None:
@@ -87,7 +86,7 @@ def run_stage(arguments: list[str]) -> int:
     from prefect.logging.configuration import setup_logging
 
     from flows.__main__ import app
-    from flows.services import send_what_is_left
+    from flows.services import FLUSH_SECONDS, send_what_is_left
 
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # a flow unwinds, as by Ctrl-C
     refresh_global_settings_context()  # Prefect's are from when the host imported it

@@ -1,8 +1,6 @@
 """What a study's shared fork host imports beside the libraries of its steps: Prefect, our flows.
 
-The server's address is not known yet; a fork reads Prefect's settings anew (`flows.forked`). Pages
-that are shared count in the peak memory of every job, so a step's is that of the whole host at
-least.
+The server's address is not known yet; a fork reads Prefect's settings anew (`flows.forked`).
 """
 
 from __future__ import annotations

@@ -433,7 +433,7 @@ def test_failure_that_ends_the_others_is_the_one_that_is_told() -> None:
         if "It thanks." in asked.body["messages"][-1]["content"]:
             is_down.set()
             return Answer("down", 503)  # tried again until the other one fails
-        is_down.wait()
+        assert is_down.wait(240)
         return failure("no", status=403)
 
     with serving(answer) as fake:

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import signal
 import subprocess
+import sys
 import threading
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path
@@ -16,6 +18,21 @@ from flows import stages
 from flows.stages import Stage, StageFailed, StageRunner
 
 STAGE = Stage("prepare", (), "shared", 0)
+OUTER = "import subprocess, sys; sys.exit(subprocess.call([sys.executable, '-c', sys.argv[1]]))"
+"""As DVC: dies of a signal at once, and passes its command's exit code on."""
+INNER = """
+import signal, sys
+from pathlib import Path
+
+def unwind(*_):
+    Path("unwound").touch()
+    sys.exit(0)
+
+signal.signal(signal.SIGTERM, unwind)
+Path("ready").touch()
+while True:
+    signal.pause()
+"""
 
 
 @pytest.fixture(autouse=True)
@@ -52,6 +69,21 @@ def test_stop_while_a_stage_is_being_started_ends_it(
             for process in started:
                 with suppress(ProcessLookupError):
                     process.kill()
+
+
+def test_stop_asks_the_command_and_not_what_runs_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, patience: float, wait: Callable[..., Any]
+) -> None:
+    monkeypatch.setattr(stages, "guarded_command", lambda _: [sys.executable, "-c", OUTER, INNER])
+    runner = StageRunner(tmp_path, 1)
+    with ThreadPoolExecutor(1) as pool:
+        stage = pool.submit(runner.run, STAGE, lambda: None)
+        try:
+            wait((tmp_path / "ready").exists, "the command")
+        finally:
+            runner.stop()
+        stage.result(patience)  # with the command's exit code: a signal to OUTER is a failure
+    assert (tmp_path / "unwound").exists()
 
 
 def test_stage_after_stop_is_not_started(tmp_path: Path) -> None:
