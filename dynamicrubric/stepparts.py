@@ -95,6 +95,7 @@ def grpo_settings(
 ) -> GrpoSettings:
     """Return a training's numbers; sampling and the draws' name are those of its rollout."""
     from dynamicrubric.training.grpo import GrpoSettings
+    from dynamicrubric.training.policy import PolicyRollout
 
     return GrpoSettings(
         steps=training.steps,
@@ -109,6 +110,7 @@ def grpo_settings(
         checkpoint_every_steps=checkpoint_every_steps,
         rows_per_pass=rows_per_pass,
         recompute_activations=recompute_activations,
+        cuts_count=isinstance(rollout, PolicyRollout) and rollout.truncated == "scored",
     )
 
 
