@@ -10,9 +10,10 @@ import pytest
 from pydantic import ValidationError
 from ruamel.yaml import YAML
 
-from dynamicrubric.config import Config
+from dynamicrubric.config import Config, resolve_arm
 from dynamicrubric.lattice import expand
 from dynamicrubric.problems import all_problems
+from dynamicrubric.rounds import cell_recipe
 
 ROOT = Path(__file__).resolve().parents[2]
 REWARD = {"steps": 20, "batch_size": 8, "learning_rate": 1e-3}
@@ -95,8 +96,15 @@ def test_judge_that_cannot_rate_is_refused(
 
 
 def recipes(document: dict[str, Any]) -> dict[str, Any]:
-    plan = expand(Config.model_validate(document))
-    return {cell.key: cell.recipe for cell in (*plan.starts.values(), *plan.cells.values())}
+    """Return each round's recipe of each arm, by key."""
+    config = Config.model_validate(document)
+    return {
+        f"{arm}-s1-r{number}": cell_recipe(
+            resolve_arm(config, arm), config.evaluation, 1, number, 3
+        )
+        for arm in config.study.arms
+        for number in range(4)
+    }
 
 
 @pytest.mark.parametrize("evaluator", ["scalar", "scalar_set"])
