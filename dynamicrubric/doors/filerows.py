@@ -14,7 +14,6 @@ from dynamicrubric.data.formats import Origin, format_of, is_text, parse_row, pa
 from dynamicrubric.data.rows import RowFault
 from dynamicrubric.doors.documents import set_of
 from dynamicrubric.doors.messages import completion_text
-from dynamicrubric.errors import UserError
 from dynamicrubric.evaluators.judging import ResponseSet
 
 NOT_TEXT: Final = "response_not_text"
@@ -51,22 +50,25 @@ class FileRow:
     notes: tuple[str, ...] = ()
 
 
-def read_rows(values: Iterator[tuple[str, object]]) -> Iterator[FileRow]:
+def read_rows(
+    values: Iterator[tuple[str, object]], prompt_ids: Mapping[str, str] | None = None
+) -> Iterator[FileRow]:
     """Yield a row for each value of a file, in order.
 
     Args:
         values: place and value, or its fault, as `data.sources` opens them.
+        prompt_ids: id of each prompt that the world knows, by its text.
     """
     seen: dict[str, str] = {}
     for place, value in values:
-        row = _row(place, value)
+        row = _row(place, value, prompt_ids or {})
         if row.name is not None and seen.setdefault(row.name, place) != place:
             note = f"duplicate_id: also at {seen[row.name]}"
             row = FileRow(place, row.name, row.responses, row.fault, row.field, (note, *row.notes))
         yield row
 
 
-def _row(place: str, value: object) -> FileRow:
+def _row(place: str, value: object, prompt_ids: Mapping[str, str]) -> FileRow:
     name, notes = _name(value)
     found = value if isinstance(value, RowFault) else parse_set(value)
     if isinstance(found, RowFault):
@@ -76,11 +78,10 @@ def _row(place: str, value: object) -> FileRow:
     texts = [completion_text(one) for one in given]
     failures = [_failure(one, text) for one, text in zip(given, texts, strict=True)]
     kept = [text if failed is None else None for text, failed in zip(texts, failures, strict=True)]
-    prompt_id = value.get("prompt_id")
     responses = set_of(
         prompt,
         kept,
-        prompt_id=prompt_id if isinstance(prompt_id, str) and is_text(prompt_id) else None,
+        prompt_id=prompt_ids.get(prompt),
         failures=failures,
     )
     return FileRow(place, name, responses, notes=(*notes, *_ranking_notes(value)))
@@ -128,18 +129,3 @@ def _readable(given: object) -> object:
         {**one, "answer": "text"} if isinstance(one, Mapping) and "rank" in one else "text"
         for one in given
     ]
-
-
-def check_one_source(names: Sequence[str], given: str) -> None:
-    """Refuse a folder: the output of a file is one file.
-
-    Raises:
-        UserError: there are several files.
-    """
-    if len(names) != 1:
-        raise UserError(
-            doing=f"scoring {given}",
-            got=f"a folder with {len(names)} data files",
-            expected="one file",
-            remedy="score them one after another",
-        )

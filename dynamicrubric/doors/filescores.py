@@ -10,12 +10,18 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from itertools import islice
 from pathlib import Path
 from typing import Any, Final
 
-from dynamicrubric.doors.documents import ScoreDocument, document_of, seed_of
+from dynamicrubric.doors.documents import (
+    CostDocument,
+    MeanDocument,
+    ScoreDocument,
+    document_of,
+    seed_of,
+)
 from dynamicrubric.doors.filerows import FileRow
 from dynamicrubric.durable import naming, sync
 from dynamicrubric.errors import UserError
@@ -147,8 +153,8 @@ def _refusal(row: FileRow, evaluator: str) -> dict[str, Any]:
         evaluator=evaluator,
         scores=[],
         reasons=[],
-        mean={"value": None, "n_scored": 0, "n_total": 0, "reasons": {}},  # type: ignore[arg-type]
-        cost={"calls": 0, "prompt_tokens": 0, "completion_tokens": 0, "verdicts": 0},  # type: ignore[arg-type]
+        mean=MeanDocument(value=None, n_scored=0, n_total=0, reasons={}),
+        cost=CostDocument(**asdict(Cost())),
         notes=list(row.notes),
     )
     return {**_output(row, nothing), "refused": row.fault, "field": row.field}

@@ -9,11 +9,13 @@ from __future__ import annotations
 
 import asyncio
 import socket
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from concurrent.futures import Future
 from contextlib import asynccontextmanager
+from dataclasses import dataclass
 from typing import Annotated, Any, Final, Self
 
+import uvicorn
 from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import HTMLResponse, JSONResponse, Response
@@ -21,6 +23,7 @@ from pydantic import ConfigDict, Field, StringConstraints, model_validator
 from starlette.exceptions import HTTPException
 
 import dynamicrubric
+from dynamicrubric.doors.binding import url_of
 from dynamicrubric.doors.documents import Document, ScoreDocument, document_of, seed_of, set_of
 from dynamicrubric.doors.gate import App, Gate
 from dynamicrubric.doors.limits import Limits
@@ -119,7 +122,13 @@ _REFUSALS: Final[dict[int | str, dict[str, Any]]] = {
         504: "Not scored in time.",
     }.items()
 }
-_KEY_REFUSALS: Final = {code: _REFUSALS[code] for code in (401, 421)}
+_HEALTH: Final[dict[int | str, dict[str, Any]]] = {
+    421: _REFUSALS[421],
+    503: {"model": Health, "description": "The server cannot score."},
+}
+_KEY_REFUSALS: Final[dict[int | str, dict[str, Any]]] = {
+    code: _REFUSALS[code] for code in (401, 421)
+}
 
 
 def make_app(
@@ -129,6 +138,7 @@ def make_app(
     key: str | None = None,
     max_sets: int = MAX_SETS,
     window_seconds: float = WINDOW_SECONDS,
+    prompt_ids: Mapping[str, str] | None = None,
 ) -> App:
     """Return the application.
 
@@ -138,6 +148,7 @@ def make_app(
         key: what callers have to send; None needs none and answers to loopback names alone.
         max_sets: most sets that are scored together.
         window_seconds: how long a batch waits for company.
+        prompt_ids: id of each prompt that the evaluator's world knows, by its text.
     """
     limits, meters = limits or Limits(), Meters()
     worker = ScoringWorker(
@@ -158,20 +169,19 @@ def make_app(
         lifespan=lifespan,
     )
     _add_errors(app)
-    _add_scoring(app, worker, limits, meters)
+    _add_scoring(app, Scoring(worker, limits, meters, prompt_ids or {}))
     _add_pages(app, worker, meters)
     _describe_key(app, needed=key is not None)
     return Gate(app, limits=limits, meters=meters, key=key)
 
 
-def _add_scoring(app: FastAPI, worker: ScoringWorker, limits: Limits, meters: Meters) -> None:
+def _add_scoring(app: FastAPI, scoring: Scoring) -> None:
     @app.post("/v1/score", responses=_REFUSALS, tags=["scores"])
     async def score(request: Request, asked: ScoreRequest) -> ScoreDocument:
         """Score one response set: all responses of one prompt together."""
-        _check(asked.prompt, asked.responses, limits)
-        responses = set_of(asked.prompt, asked.responses, prompt_id=asked.prompt_id)
-        [scored] = await _scored(request, worker, [responses], asked.seed, limits, meters)
-        return document_of(responses, scored, worker.evaluator.name, name=asked.id)
+        responses = scoring.set_of(asked.prompt, asked.responses, asked.prompt_id)
+        [scored] = await scoring.score(request, [responses], asked.seed)
+        return document_of(responses, scored, scoring.worker.evaluator.name, name=asked.id)
 
     @app.post("/openrlhf", responses=_REFUSALS, tags=["scores"])
     async def openrlhf(request: Request, asked: OpenRLHFRequest) -> OpenRLHFAnswer:
@@ -179,13 +189,11 @@ def _add_scoring(app: FastAPI, worker: ScoringWorker, limits: Limits, meters: Me
         places: dict[str, list[int]] = {}
         for place, prompt in enumerate(asked.prompts):
             places.setdefault(prompt, []).append(place)
-        sets = []
-        for prompt, group in places.items():
-            texts = [asked.query[place].removeprefix(prompt) for place in group]
-            _check(prompt, texts, limits)
-            sets.append(set_of(prompt, texts))
-        scored = await _scored(request, worker, sets, 0, limits, meters)
-        return _for_openrlhf(list(places.values()), scored)
+        sets = [
+            scoring.set_of(prompt, [asked.query[place].removeprefix(prompt) for place in group])
+            for prompt, group in places.items()
+        ]
+        return _for_openrlhf(list(places.values()), await scoring.score(request, sets, 0))
 
 
 def _for_openrlhf(groups: list[list[int]], scored: list[ScoredSet]) -> OpenRLHFAnswer:
@@ -207,52 +215,65 @@ def _for_openrlhf(groups: list[list[int]], scored: list[ScoredSet]) -> OpenRLHFA
     )
 
 
-def _check(prompt: str, responses: list[str | None] | list[str], limits: Limits) -> None:
-    """Refuse what is within the body's limit and still more than a set may have."""
-    if not prompt.strip():
-        raise _Refusal(422, "bad_request", "prompt: got white space alone")
-    if len(responses) > limits.max_responses:
-        got = f"responses: got {len(responses)}, at most {limits.max_responses} are taken"
-        raise _Refusal(422, "bad_request", got)
-    for field, text in (("prompt", prompt), *(("responses", text) for text in responses)):
-        if text is not None and len(text) > limits.max_chars:
-            got = f"{field}: got {len(text)} characters, at most {limits.max_chars} are taken"
+@dataclass(frozen=True)
+class Scoring:
+    """How requests become scores: checked, handed to the worker, waited for, counted."""
+
+    worker: ScoringWorker
+    limits: Limits
+    meters: Meters
+    prompt_ids: Mapping[str, str]
+
+    def set_of(
+        self, prompt: str, responses: Sequence[str | None], prompt_id: str | None = None
+    ) -> ResponseSet:
+        """Return a response set; refuse what a body may hold and a set may not.
+
+        Raises:
+            _Refusal: an empty prompt, too many responses, or too long ones.
+        """
+        limits = self.limits
+        if not prompt.strip():
+            raise _Refusal(422, "bad_request", "prompt: got white space alone")
+        if len(responses) > limits.max_responses:
+            got = f"responses: got {len(responses)}, at most {limits.max_responses} are taken"
             raise _Refusal(422, "bad_request", got)
+        for field, text in (("prompt", prompt), *(("responses", text) for text in responses)):
+            if text is not None and len(text) > limits.max_chars:
+                got = f"{field}: got {len(text)} characters, at most {limits.max_chars} are taken"
+                raise _Refusal(422, "bad_request", got)
+        return set_of(prompt, responses, prompt_id=prompt_id or self.prompt_ids.get(prompt))
 
+    async def score(
+        self, request: Request, sets: Sequence[ResponseSet], seed: int
+    ) -> list[ScoredSet]:
+        """Return what the worker makes of sets; leave the queue if the client does.
 
-async def _scored(
-    request: Request,
-    worker: ScoringWorker,
-    sets: list[ResponseSet],
-    seed: int,
-    limits: Limits,
-    meters: Meters,
-) -> list[ScoredSet]:
-    """Return what the worker makes of sets; leave the queue if the client does.
-
-    Raises:
-        _Refusal: the worker stops, an instrument is broken, or it takes too long.
-    """
-    jobs: list[Future[ScoredSet]] = []
-    try:
-        jobs += [worker.submit(one, seed_of(seed, one)) for one in sets]
-        async with asyncio.timeout(limits.request_seconds):
-            scored = await _unless_gone(request, asyncio.gather(*map(asyncio.wrap_future, jobs)))
-    except Closed:
-        raise _Refusal(503, "stopping", "the server is stopping") from None
-    except InstrumentError as error:
-        raise _Refusal(503, "instrument", str(error)) from None
-    except TimeoutError:
-        raise _Refusal(504, "timeout", f"not scored in {limits.request_seconds:g} s") from None
-    except ConnectionError:
-        meters.left.inc()
-        raise _Refusal(_LEFT, "left", "the client left") from None
-    finally:
-        for job in jobs:
-            job.cancel()
-    for one in scored:
-        meters.count(one)
-    return scored
+        Raises:
+            _Refusal: the worker stops, an instrument is broken, or it takes too long.
+        """
+        jobs: list[Future[ScoredSet]] = []
+        seconds = self.limits.request_seconds
+        try:
+            jobs += [self.worker.submit(one, seed_of(seed, one)) for one in sets]
+            async with asyncio.timeout(seconds):
+                every = asyncio.gather(*map(asyncio.wrap_future, jobs))
+                scored = await _unless_gone(request, every)
+        except Closed:
+            raise _Refusal(503, "stopping", "the server is stopping") from None
+        except InstrumentError as error:
+            raise _Refusal(503, "instrument", str(error)) from None
+        except TimeoutError:
+            raise _Refusal(504, "timeout", f"not scored in {seconds:g} s") from None
+        except ConnectionError:
+            self.meters.left.inc()
+            raise _Refusal(_LEFT, "left", "the client left") from None
+        finally:
+            for job in jobs:
+                job.cancel()
+        for one in scored:
+            self.meters.count(one)
+        return scored
 
 
 async def _unless_gone(
@@ -264,8 +285,9 @@ async def _unless_gone(
         ConnectionError: the client has left.
     """
     gone = asyncio.ensure_future(_gone(request))
+    both: set[asyncio.Future[Any]] = {answer, gone}
     try:
-        await asyncio.wait({answer, gone}, return_when=asyncio.FIRST_COMPLETED)
+        await asyncio.wait(both, return_when=asyncio.FIRST_COMPLETED)
         if not answer.done():
             raise ConnectionError("the client left")
         return await answer
@@ -281,7 +303,7 @@ async def _gone(request: Request) -> None:
 
 
 def _add_pages(app: FastAPI, worker: ScoringWorker, meters: Meters) -> None:
-    @app.get("/health", responses={421: _REFUSALS[421], 503: {"model": Health}}, tags=["server"])
+    @app.get("/health", responses=_HEALTH, tags=["server"])
     async def health(response: Response) -> Health:
         """Say whether the server can score; 503 if it cannot."""
         response.status_code = 200 if worker.is_alive else 503
@@ -347,42 +369,21 @@ def _describe_key(app: FastAPI, *, needed: bool) -> None:
     app.openapi = described  # type: ignore[method-assign]  # FastAPI's own way to add to it
 
 
-def serve(app: App, host: str, port: int, grace_seconds: float) -> None:
+def serve(app: App, listening: socket.socket, grace_seconds: float) -> None:
     """Serve until SIGINT or SIGTERM; then finish what is running, and wait for it so long.
 
-    Raises:
-        OSError: the address is in use, or not this machine's.
+    Args:
+        app: what `make_app` returns.
+        listening: bound to the address.
+        grace_seconds: how long.
     """
-    import uvicorn
-
     config = uvicorn.Config(
         app,
-        host=host,
-        port=port,
         log_level="warning",
         access_log=False,
         server_header=False,
         timeout_graceful_shutdown=max(1, round(grace_seconds)),
         lifespan="on",
     )
-    sock = bound(host, port)
-    shown = f"[{host}]" if ":" in host else host
-    print(f"Serving on http://{shown}:{sock.getsockname()[1]} (its page: /docs)", flush=True)
-    uvicorn.Server(config).run(sockets=[sock])
-
-
-def bound(host: str, port: int) -> socket.socket:
-    """Return a listening socket: who starts the server learns at once that an address is taken."""
-    family, kind, protocol, _, address = socket.getaddrinfo(
-        host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
-    )[0]
-    found = socket.socket(family, kind, protocol)
-    try:
-        found.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        found.bind(address)
-        found.listen(1024)
-    except OSError as error:
-        found.close()
-        error.filename = f"{host}:{port}"
-        raise
-    return found
+    print(f"Serving on {url_of(listening)} (its page: /docs)", flush=True)
+    uvicorn.Server(config).run(sockets=[listening])
