@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import reduce
 from operator import add
@@ -47,6 +47,7 @@ class GroupRubricReward:
         seed: int = 0,
         max_unscored_rate: float = 0.5,
         end_ids: Collection[int] | None = None,
+        prompt_column: str | None = None,
         name: str = "rubric",
     ) -> None:
         """Score with an evaluator.
@@ -58,6 +59,8 @@ class GroupRubricReward:
             max_unscored_rate: largest share of a step's completions without a score.
             end_ids: ids that end a completion; with them one that ends otherwise was cut and earns
                 0, so that a policy learns to stop. None scores what there is.
+            prompt_column: column of the data set with the prompt as the evaluator reads it; None:
+                TRL's own prompt, which may have a template around it.
             name: of the reward in TRL's logs.
 
         Raises:
@@ -74,6 +77,7 @@ class GroupRubricReward:
         self.seed = seed
         self.max_unscored_rate = max_unscored_rate
         self.end_ids = None if end_ids is None else frozenset(end_ids)
+        self.prompt_column = prompt_column
         self.__name__ = name
         self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="rubric-reward")
 
@@ -95,13 +99,14 @@ class GroupRubricReward:
             completion_ids: their tokens, for `end_ids`.
             log_metric: TRL's hook for a step's figures.
             log_extra: TRL's hook for columns of its table of completions.
-            columns: not read: neither answers nor rankings ever reach an evaluator.
+            columns: not read but for `prompt_column`: neither answers nor rankings ever reach an
+                evaluator.
 
         Raises:
             UserError: a group is cut.
             InstrumentError: a model is broken, or more is unscored than `max_unscored_rate`.
         """
-        groups = whole_groups(prompts, completions, self.group_size)
+        groups = self._groups(prompts, completions, columns)
         loop = asyncio.get_running_loop()
         scored = await loop.run_in_executor(self._thread, self._scored, groups)
         return self._rewards(scored, completion_ids, log_metric, log_extra)
@@ -117,13 +122,28 @@ class GroupRubricReward:
         **columns: Any,  # noqa: ANN401 - as above
     ) -> list[float | None]:
         """Return the same rewards, waiting for them: for a trainer that awaits nothing."""
-        groups = whole_groups(prompts, completions, self.group_size)
+        groups = self._groups(prompts, completions, columns)
         scored = self._thread.submit(self._scored, groups).result()
         return self._rewards(scored, completion_ids, log_metric, log_extra)
 
     def close(self) -> None:
         """End the evaluator's thread."""
         self._thread.shutdown()
+
+    def _groups(
+        self,
+        prompts: Sequence[object],
+        completions: Sequence[object],
+        columns: Mapping[str, Any],
+    ) -> list[ResponseSet]:
+        if self.prompt_column is not None and self.prompt_column not in columns:
+            raise UserError(
+                doing=f"looking for the prompts in the column {self.prompt_column!r}",
+                got=f"the columns {', '.join(sorted(columns))}",
+                remedy="give the data set this column, or leave prompt_column out",
+            )
+        asked = prompts if self.prompt_column is None else columns[self.prompt_column]
+        return whole_groups(asked, completions, self.group_size)
 
     def _scored(self, groups: Sequence[ResponseSet]) -> list[ScoredSet]:
         return self.evaluator.score(groups, [seed_of(self.seed, one) for one in groups])
