@@ -14,9 +14,9 @@ import json
 import threading
 import time
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from typing import Annotated, Any
+from typing import Annotated
 
 import httpx2
 import numpy as np
@@ -27,6 +27,7 @@ from dynamicrubric.doors.binding import bound, url_of
 from dynamicrubric.doors.limits import Limits
 from dynamicrubric.doors.server import make_app
 from dynamicrubric.engines.base import JudgeRequest
+from dynamicrubric.evaluators.base import Evaluator
 from dynamicrubric.evaluators.judging import Judging
 from dynamicrubric.evaluators.metering import MeteredVerifier
 from dynamicrubric.evaluators.rubricscores import RubricEvaluator
@@ -55,7 +56,7 @@ class SlowVerifier:
 
 
 @contextmanager
-def running(evaluator: Any, limits: Limits, max_sets: int) -> Any:
+def running(evaluator: Evaluator, limits: Limits, max_sets: int) -> Iterator[str]:
     listening = bound("127.0.0.1", 0)
     app = make_app(evaluator, limits=limits, max_sets=max_sets)
     server = uvicorn.Server(uvicorn.Config(app, log_level="warning"))
