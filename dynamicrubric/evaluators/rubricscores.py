@@ -13,7 +13,7 @@ from dynamicrubric.evaluators.judging import JudgedSet, Judging, ResponseSet, fa
 from dynamicrubric.evaluators.metering import MeteredEngine, MeteredVerifier
 from dynamicrubric.evaluators.writers import RubricWriter
 from dynamicrubric.seeds import derive_seed
-from dynamicrubric.types import InvalidRubric, Verdict
+from dynamicrubric.types import InvalidRubric, Rubric, Verdict
 
 
 @dataclass
@@ -47,7 +47,36 @@ class PromptWriter:
         texts = self.writer.write(asked, draws) if asked else []
         self.kept |= dict(zip(new, texts, strict=True))
         self.fresh = list(new.values())
-        return [self.kept[one.prompt_id, one.prompt] for one in sets]
+        found = [self.kept[one.prompt_id, one.prompt] for one in sets]
+        for key in new:
+            if self.kept[key].failure is not None:
+                del self.kept[key]  # an engine that gave none now may give one the next time
+        return found
+
+
+@dataclass
+class PromptRubrics:
+    """Rubrics from the prompt alone, read, with what writing them took.
+
+    Attributes:
+        writer: writes and keeps them.
+        judging: how they are read.
+        engine: counts what the writer was asked.
+    """
+
+    writer: PromptWriter
+    judging: Judging
+    engine: MeteredEngine
+
+    def write(
+        self, sets: Sequence[ResponseSet], seeds: Sequence[int]
+    ) -> list[tuple[Generation, Rubric | InvalidRubric, Cost]]:
+        """Return each set's rubric: its text, what it reads as, and what writing it took."""
+        texts = self.writer.write(sets, seeds)
+        costs = written_costs(self.writer, self.engine, len(sets))
+        return [
+            (text, self.judging.read(text), cost) for text, cost in zip(texts, costs, strict=True)
+        ]
 
 
 @dataclass
@@ -84,23 +113,13 @@ class RubricEvaluator:
     def score(self, sets: Sequence[ResponseSet], seeds: Sequence[int]) -> list[ScoredSet]:
         """Score each set; a seed is the one that its rubric is written with."""
         texts = self.writer.write(sets, seeds)
-        written = self._written(len(sets))
+        written = written_costs(self.writer, self.engine, len(sets))
         judged = self.judging.judge_sets(texts, sets, seeds)
         spent = self.verdict_costs(judged)
         return [
             ScoredSet(one.scores, one, text.text, breakdown_of(text, one), a + b)
             for one, text, a, b in zip(judged, texts, written, spent, strict=True)
         ]
-
-    def _written(self, num_sets: int) -> list[Cost]:
-        """Return what writing each set's rubric took: nothing where it was kept."""
-        costs = [Cost()] * num_sets
-        if self.engine is None:
-            return costs
-        fresh = self.writer.fresh if isinstance(self.writer, PromptWriter) else range(num_sets)
-        for place, cost in zip(fresh, self.engine.take(), strict=True):
-            costs[place] = cost
-        return costs
 
     def verdict_costs(self, judged: Sequence[JudgedSet]) -> list[Cost]:
         """Return what judging each set took: one request for each response that there is."""
@@ -113,6 +132,17 @@ class RubricEvaluator:
             costs.append(reduce(add, (next(used) for _ in range(asked)), Cost()))
         assert next(used, None) is None, "a verdict that belongs to no set"
         return costs
+
+
+def written_costs(writer: RubricWriter, engine: MeteredEngine | None, num_sets: int) -> list[Cost]:
+    """Return what writing each set's rubric took: nothing where it was kept."""
+    costs = [Cost()] * num_sets
+    if engine is None:
+        return costs
+    fresh = writer.fresh if isinstance(writer, PromptWriter) else range(num_sets)
+    for place, cost in zip(fresh, engine.take(), strict=True):
+        costs[place] = cost
+    return costs
 
 
 def breakdown_of(text: Generation, judged: JudgedSet) -> Mapping[str, object]:
