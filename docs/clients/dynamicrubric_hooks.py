@@ -5,7 +5,8 @@ returns torch tensors). Three environment variables set it up:
 
     DYNAMICRUBRIC_URL         where the server is; http://127.0.0.1:8100 by default
     DYNAMICRUBRIC_API_KEY     its key, if it has one
-    DYNAMICRUBRIC_GROUP_SIZE  rollouts of a prompt, for `compute_score`, which sees one at a time
+    DYNAMICRUBRIC_GROUP_SIZE  rollouts of a prompt: batches that cut a group are refused then, and
+                              `compute_score`, which sees one rollout at a time, needs it
 
 These trainers have no reward for "unscored". What the server leaves unscored gets the mean of its
 group, which is no advantage and no disadvantage to anybody; of a group without one score an error
@@ -63,6 +64,10 @@ def rewards_of_batch(prompts, responses):
     groups = {}
     for place, prompt in enumerate(prompts):
         groups.setdefault(prompt, []).append(place)
+    size = int(os.environ.get("DYNAMICRUBRIC_GROUP_SIZE") or 1)
+    cut = [len(places) for places in groups.values() if len(places) % size]
+    if cut:
+        raise RuntimeError(f"a batch with {cut[0]} of {size} rollouts of a prompt: a group is cut")
     rewards = [0.0] * len(prompts)
     for prompt, places in groups.items():
         found = rewards_of(prompt, [responses[place] for place in places])

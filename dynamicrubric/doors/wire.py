@@ -79,7 +79,8 @@ class OpenRLHFAnswer(Document):
 
     rewards: list[float]
     scores: list[float]
-    extra_logs: dict[str, float]
+    extra_logs: dict[str, list[float]]
+    """`unscored`: 1 for each query without a score."""
 
 
 class Refusal(Exception):
@@ -125,20 +126,17 @@ def for_openrlhf(groups: list[list[int]], scored: list[ScoredSet]) -> OpenRLHFAn
     Raises:
         Refusal: there is not one score.
     """
-    rewards = [0.0] * sum(map(len, groups))
-    unscored = 0
+    rewards, unscored = [0.0] * sum(map(len, groups)), [0.0] * sum(map(len, groups))
     for places, one in zip(groups, scored, strict=True):
         known = [score.value for score in one.scores if score.value is not None]
         neutral = sum(known) / len(known) if known else 0.0
         for place, score in zip(places, one.scores, strict=True):
             rewards[place] = neutral if score.value is None else score.value
-            unscored += score.value is None
-    if unscored == len(rewards):
+            unscored[place] = float(score.value is None)
+    if all(unscored):
         reasons = sorted({score.reason for one in scored for score in one.scores if score.reason})
         raise Refusal(503, "unscored", f"no response has a score: {', '.join(reasons[:5])}")
-    return OpenRLHFAnswer(
-        rewards=rewards, scores=rewards, extra_logs={"unscored_rate": unscored / len(rewards)}
-    )
+    return OpenRLHFAnswer(rewards=rewards, scores=rewards, extra_logs={"unscored": unscored})
 
 
 def problem_in(problem: Mapping[str, Any]) -> str:

@@ -58,6 +58,14 @@ def test_verl_batch_hook_scores_whole_groups(
     assert evaluator.seen == ["one", "two"]
 
 
+def test_batch_that_cuts_a_group_is_refused(
+    hooks: ModuleType, live: Live, evaluator: FakeEvaluator
+) -> None:
+    with pytest.raises(RuntimeError, match="1 of 2 rollouts"):
+        hooks.rewards_of_batch(["one", "one", "two"], [LONG, SHORT, SHORT])
+    assert evaluator.seen == []
+
+
 def test_verl_single_hook_waits_for_its_group(
     hooks: ModuleType, live: Live, evaluator: FakeEvaluator
 ) -> None:

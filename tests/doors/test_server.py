@@ -262,7 +262,7 @@ def test_openrlhf_groups_by_prompt_and_gives_what_is_unscored_its_groups_mean() 
         cut = live.post("/openrlhf", json={"query": ["ab"], "prompts": ["x"]})
         none = live.post("/openrlhf", json={"query": ["no rubric"], "prompts": ["no rubric"]})
     assert answer.json()["rewards"] == [0.6, 1.0, 1.0]
-    assert answer.json()["extra_logs"] == {"unscored_rate": 0.0}
+    assert answer.json()["extra_logs"] == {"unscored": [0.0, 0.0, 0.0]}
     assert sorted(evaluator.seen)[:2] == ["P1 ", "P2 "]
     assert cut.status_code == 422
     assert (none.status_code, none.json()["error"]) == (503, "unscored")
