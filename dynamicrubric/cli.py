@@ -1,7 +1,8 @@
-"""Command line of the library: `validate`, `plan`, `preflight`, `explain`, `data` and `hub`.
+"""Command line of the library: studies, data, the hub; `score`, `rubric` and `serve-reward`.
 
 They read settings and artefacts, `plan` also the records of what was run here: no model, no heavy
-library, an answer in a second or two. `preflight` alone imports torch, to count parameters.
+library, an answer in a second or two. `preflight` imports torch to count parameters, and the three
+commands that score open the models of their evaluator.
 Training is started by `make reproduce`, `python -m flows ablation` or `dvc repro`.
 """
 
@@ -17,6 +18,7 @@ from dynamicrubric.boundary import run_with_boundary
 from dynamicrubric.config import Config, load_config
 from dynamicrubric.data_command import app as data_app
 from dynamicrubric.errors import UserError
+from dynamicrubric.evaluate_commands import add_commands
 from dynamicrubric.hub_command import app as hub_app
 from dynamicrubric.plan import Cell, Plan, differing, expand, json_path, write_plan
 from dynamicrubric.planview import cell_count, cost_lines, lattice_table, ranges
@@ -30,6 +32,7 @@ app = typer.Typer(
 )
 app.add_typer(data_app, name="data")
 app.add_typer(hub_app, name="hub")
+add_commands(app)
 
 ParamsOption = Annotated[Path, typer.Option("--params", help="The study's settings.")]
 CellsOption = Annotated[
