@@ -1,4 +1,4 @@
-"""Command line of the library: `validate`, `plan`, `preflight`, `explain`, `data` and `hub`.
+"""Command line of the library: `validate`, `plan`, `preflight`, `explain`, `bench`, `data`, `hub`.
 
 They read settings and artefacts, `plan` also the records of what was run here: no model, no heavy
 library, an answer in a second or two. `preflight` alone imports torch, to count parameters.
@@ -13,6 +13,7 @@ from typing import Annotated
 
 import typer
 
+from dynamicrubric.bench_command import app as bench_app
 from dynamicrubric.boundary import run_with_boundary
 from dynamicrubric.config import Config, load_config
 from dynamicrubric.data_command import app as data_app
@@ -28,6 +29,7 @@ app = typer.Typer(
     # A traceback is for faults of ours, and then the plain one; `main` says the rest in a sentence.
     pretty_exceptions_enable=False,
 )
+app.add_typer(bench_app, name="bench")
 app.add_typer(data_app, name="data")
 app.add_typer(hub_app, name="hub")
 

@@ -59,6 +59,18 @@ class Loaded:
         return Counter(refusal.reason for refusal in self.refusals)
 
     @property
+    def summary(self) -> dict[str, Any]:
+        """What was read, as JSON values."""
+        return {
+            "name": self.name,
+            "rows": self.rows,
+            "items": len(self.items),
+            "refused": len(self.refusals),
+            "reasons": dict(sorted(self.reasons.items())),
+            "flagged": sum(bool(item.flags) for item in self.items),
+        }
+
+    @property
     def identity(self) -> str:
         """Hash of what is scored."""
         return hash_of([canonical_json(_document(item)) for item in self.items])
