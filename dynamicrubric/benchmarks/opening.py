@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -13,7 +14,7 @@ from dynamicrubric.benchmarks.settings import BenchSettings, DataSource, StudySo
 from dynamicrubric.benchmarks.study import REFERENCE, Study
 from dynamicrubric.errors import UserError
 from dynamicrubric.evaluators.spec import EvaluatorSpec
-from dynamicrubric.hashing import sha256_of
+from dynamicrubric.hashing import hash_of, sha256_of
 
 if TYPE_CHECKING:
     from dynamicrubric.evaluators.base import Evaluator
@@ -143,12 +144,8 @@ def _base_identity(settings: BenchSettings) -> dict[str, Any]:
 
 def folder_identity(folder: Path) -> str:
     """Return a hash of an artefact by its record, or of a folder's own files."""
-    from dynamicrubric.hashing import hash_of
-
     record = folder / "record.json"
     if record.is_file():
-        import json
-
         return str(json.loads(record.read_text(encoding="utf-8"))["content_hash"])
     files: Sequence[Path] = sorted(path for path in folder.iterdir() if path.is_file())
     return hash_of({path.name: sha256_of(path) for path in files})

@@ -98,7 +98,8 @@ def list_table(rows: Sequence[Row]) -> Table:
     )  # fmt: skip
     note = (
         "`whole list`: chance that its order, ties broken at random, is the data set's. "
-        "`best of n`: chance that what it puts first is of the best tier. In brackets: 95 % interval."
+        "`best of n`: chance that what it puts first is of the best tier. In brackets: 95 % "
+        "interval."
     )
     return Table("Lists", header, tuple(lines), note)
 
