@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -15,6 +16,7 @@ import typer
 if TYPE_CHECKING:
     from dynamicrubric.benchmarks.loaders import Loaded
     from dynamicrubric.benchmarks.run import Progress, Task
+    from dynamicrubric.benchmarks.scored import ScoredItem
     from dynamicrubric.benchmarks.settings import BenchSettings
     from dynamicrubric.benchmarks.table import Table
 
@@ -69,19 +71,69 @@ def seeds(
     typer.echo(f"Wrote {out}")
 
 
-def _run_and_report(settings: BenchSettings, out: Path) -> None:
-    from dynamicrubric.benchmarks.opening import task_of
+@app.command()
+def swap(
+    settings: SettingsArgument,
+    out: OutOption,
+    limit: LimitOption = None,
+    seeds: SeedsOption = None,
+) -> None:
+    """Score with the same evaluators under several verifiers: does their order hold?"""
     from dynamicrubric.benchmarks.report import make_report, write_report
+    from dynamicrubric.benchmarks.settings import SwapSettings, load_settings
+    from dynamicrubric.benchmarks.swap import blocks_of, compare_blocks, swap_tables, swapped
+
+    chosen = _changed(load_settings(settings, SwapSettings), limit, seeds, None)
+    task, scored = _run(swapped(chosen), out)
+    report = make_report(scored, task.summaries, None)
+    comparisons = compare_blocks(scored, chosen)
+    tables = (*swap_tables(blocks_of(scored), comparisons), *report.tables)
+    write_report(replace(report, comparisons=comparisons, tables=tables), out, "Verifiers")
+    _finish(tables, out)
+
+
+@app.command()
+def rubrics(
+    settings: SettingsArgument,
+    out: OutOption,
+    limit: LimitOption = None,
+    seeds: SeedsOption = None,
+) -> None:
+    """Compare the rubrics of two generators in six dimensions, by a judge or exactly."""
+    from dynamicrubric.benchmarks.report import make_report, write_report
+    from dynamicrubric.benchmarks.rubricrun import compare_rubrics
+    from dynamicrubric.benchmarks.settings import RubricsSettings, load_settings
+
+    chosen = _changed(load_settings(settings, RubricsSettings), limit, seeds, None)
+    task, scored = _run(chosen, out)
+    table = compare_rubrics(chosen, task, scored, out)
+    report = make_report(scored, task.summaries, chosen.reference)
+    tables = (table, *report.tables)
+    write_report(replace(report, tables=tables), out, "Rubrics")
+    _finish(tables, out)
+
+
+def _run_and_report(settings: BenchSettings, out: Path) -> None:
+    from dynamicrubric.benchmarks.report import make_report, write_report
+
+    task, scored = _run(settings, out)
+    report = make_report(scored, task.summaries, settings.reference)
+    write_report(report, out)
+    _finish(report.tables, out)
+
+
+def _run(settings: BenchSettings, out: Path) -> tuple[Task, list[ScoredItem]]:
+    from dynamicrubric.benchmarks.opening import task_of
     from dynamicrubric.benchmarks.run import run
 
     task = task_of(settings)
     _tell_refusals(task.data[task.seeds[0]])
     with progress_of(task) as progress:
-        scored = run(task, out, progress)
-    read = [loaded.summary for loaded in task.data[task.seeds[0]]]
-    report = make_report(scored, read, settings.reference)
-    write_report(report, out)
-    _print_tables(report.tables)
+        return task, run(task, out, progress)
+
+
+def _finish(tables: Sequence[Table], out: Path) -> None:
+    _print_tables(tables)
     _print_seconds(out)
     typer.echo(f"Wrote {out}")
 

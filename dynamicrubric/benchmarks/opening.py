@@ -15,6 +15,7 @@ from dynamicrubric.benchmarks.study import REFERENCE, Study
 from dynamicrubric.errors import UserError
 from dynamicrubric.evaluators.spec import EvaluatorSpec
 from dynamicrubric.hashing import hash_of, sha256_of
+from dynamicrubric.worlds.base import BaseModelFiles, base_of
 
 if TYPE_CHECKING:
     from dynamicrubric.evaluators.base import Evaluator
@@ -94,15 +95,22 @@ def opened(settings: BenchSettings, spec: EvaluatorSpec) -> Iterator[Evaluator]:
     from dynamicrubric.engines.choice import Engines
     from dynamicrubric.engines.models import Models
     from dynamicrubric.evaluators.build import build_evaluator
-    from dynamicrubric.worlds.base import BaseModelFiles
     from dynamicrubric.worlds.prepared import load_prepared
 
     prepared = load_prepared(Path(settings.prepared)) if settings.prepared else None
-    files = prepared.base if prepared else None
-    if settings.base is not None:
-        files = BaseModelFiles(existing(settings.base.folder), settings.base.dtype)
-    with Engines(Models(files), settings.places) as engines:
+    with Engines(Models(base_files(settings)), settings.places) as engines:
         yield build_evaluator(spec, prepared, engines)
+
+
+def base_files(settings: BenchSettings) -> BaseModelFiles | None:
+    """Return the base that evaluators share; None in a world whose checkpoints are whole models.
+
+    Raises:
+        UserError: there is no such folder.
+    """
+    if settings.base is not None:
+        return BaseModelFiles(existing(settings.base.folder), settings.base.dtype)
+    return base_of(Path(settings.prepared)) if settings.prepared else None
 
 
 def existing(name: str) -> Path:

@@ -70,6 +70,11 @@ class Task:
             },
         }
 
+    @property
+    def summaries(self) -> list[dict[str, Any]]:
+        """What was read, with the first seed."""
+        return [loaded.summary for loaded in self.data[self.seeds[0]]]
+
     def chunks(self) -> Iterator[Chunk]:
         """Yield the chunks of the run, in order."""
         for seed in self.seeds:
