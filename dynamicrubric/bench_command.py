@@ -147,7 +147,7 @@ def _changed(
 
     changed: dict[str, object] = {} if limit is None else {"limit": limit}
     if seeds is not None:
-        changed["seeds"] = tuple(split_seeds(seeds))
+        changed["seeds"] = tuple(dict.fromkeys(split_seeds(seeds)))
     if only:
         labels = [one.label for one in settings.evaluators]
         unknown = [name for name in only if name not in labels]

@@ -171,8 +171,11 @@ def _check_names(row: Mapping[str, Any]) -> None:
     own = row.get("id")
     if own is not None and (not isinstance(own, str | int) or isinstance(own, bool) or own == ""):
         raise FieldFault("id", "id_not_text", shown(own))
-    if row.get("subset") is not None and not isinstance(row["subset"], str):
-        raise FieldFault("subset", "not_text", shown(row["subset"]))
+    subset = row.get("subset")
+    if subset is not None and not isinstance(subset, str):
+        raise FieldFault("subset", "not_text", shown(subset))
+    if subset and _has_surrogate(subset):
+        raise FieldFault("subset", str(RowFault.LONE_SURROGATE), "half a character")
 
 
 def _fault(fault: RowFault, row: Mapping[str, Any]) -> FieldFault:
@@ -203,7 +206,7 @@ def _order_fault(row: Mapping[str, Any]) -> FieldFault:
         places = row.get(field)
         if places is None:
             continue
-        flat = _flat(places)
+        flat = _flat(places, nested=field == "tiers")
         if flat is None:
             return FieldFault(field, "order_not_places", shown(places))
         unknown = sorted({n for n in flat if not 0 <= n < count})
@@ -217,11 +220,13 @@ def _order_fault(row: Mapping[str, Any]) -> FieldFault:
     return FieldFault("tiers", "order_not_places", shown(row.get("tiers")))
 
 
-def _flat(places: object) -> list[int] | None:
+def _flat(places: object, *, nested: bool) -> list[int] | None:
     """Return the places of a ranking or of tiers; None if they are not whole numbers."""
     if not isinstance(places, list | tuple):
         return None
-    found = [n for one in places for n in (one if isinstance(one, list | tuple) else [one])]
+    if nested and not all(isinstance(one, list | tuple) for one in places):
+        return None
+    found = [n for one in places for n in (one if nested else [one])]
     whole = all(isinstance(n, int) and not isinstance(n, bool) for n in found)
     return found if whole else None
 
@@ -229,9 +234,13 @@ def _flat(places: object) -> list[int] | None:
 def _surrogate_field(row: Mapping[str, Any]) -> str:
     for name, value in row.items():
         for text in value if isinstance(value, list | tuple) else [value]:
-            if isinstance(text, str) and any(0xD800 <= ord(char) < 0xE000 for char in text):
+            if isinstance(text, str) and _has_surrogate(text):
                 return name
     return ""
+
+
+def _has_surrogate(text: str) -> bool:
+    return any(0xD800 <= ord(char) < 0xE000 for char in text)
 
 
 def _document(item: BenchItem) -> dict[str, Any]:
@@ -242,7 +251,7 @@ def _document(item: BenchItem) -> dict[str, Any]:
         "prompt": item.prompt,
         "responses": list(item.responses),
         "tiers": list(item.tiers),
-        "failures": list(item.failures),
+        "quality": list(item.quality),
     }
 
 

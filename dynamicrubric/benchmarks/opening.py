@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -13,6 +13,7 @@ from dynamicrubric.benchmarks.run import Task
 from dynamicrubric.benchmarks.settings import BenchSettings, DataSource, StudySource
 from dynamicrubric.benchmarks.study import REFERENCE, Study
 from dynamicrubric.errors import UserError
+from dynamicrubric.evaluators.build import existing_folder
 from dynamicrubric.evaluators.spec import EvaluatorSpec
 from dynamicrubric.hashing import hash_of, sha256_of
 from dynamicrubric.worlds.base import BaseModelFiles, base_of
@@ -42,6 +43,7 @@ def task_of(settings: BenchSettings) -> Task:
         with opened(settings, specs[seed, name]) as evaluator:
             yield evaluator
 
+    _check_folders(settings, specs.values())
     document = settings.model_dump(mode="json", exclude={"seeds", "places", "reference"})
     checkpoints = {
         f"{seed}/{name}": found
@@ -56,6 +58,24 @@ def task_of(settings: BenchSettings) -> Task:
         open=open_one,
         chunk=settings.chunk,
     )
+
+
+def _check_folders(settings: BenchSettings, specs: Iterable[EvaluatorSpec]) -> None:
+    """Refuse what would be missed hours later, when its evaluator's turn comes.
+
+    Raises:
+        UserError: a generator's folder, or the prepared one, is not there.
+    """
+    if settings.prepared is not None and not (Path(settings.prepared) / "prompts.jsonl").is_file():
+        raise UserError(
+            doing="looking for the prepared data",
+            got=f"no {settings.prepared}/prompts.jsonl",
+            expected="a folder that `prepare` of a study has made",
+            remedy="run the study, or name its data/prepared",
+        )
+    for spec in specs:
+        if spec.generator is not None:
+            existing_folder(spec.generator, f"the generator of {spec.label!r}")
 
 
 def _data(settings: BenchSettings, seed: int) -> list[Loaded]:

@@ -7,11 +7,12 @@ before it in the same process, so a run that was killed ends with the bytes of o
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
@@ -31,6 +32,7 @@ SCORES_FILE: Final = "scores.jsonl"
 REFUSED_FILE: Final = "refused.jsonl"
 RUN_FILE: Final = "run.json"
 SECONDS_FILE: Final = "seconds.json"
+LOCK_FILE: Final = ".lock"
 FORMAT: Final = 1
 """Of what a line holds and how items are placed; another number makes older folders unreadable."""
 IDENTICAL_SCORE: Final = 0.5
@@ -153,7 +155,11 @@ def run(task: Task, out: Path, progress: Progress | None = None) -> list[ScoredI
         UserError: the folder is another run's.
         InstrumentError: an engine is broken; what is scored stays.
     """
-    told = progress or Progress()
+    with only_one(out):
+        return _run(task, out, progress or Progress())
+
+
+def _run(task: Task, out: Path, told: Progress) -> list[ScoredItem]:
     claim(out, task)
     chunks = list(task.chunks())
     done, num_chunks = resume(out / SCORES_FILE, chunks)
@@ -174,6 +180,27 @@ def run(task: Task, out: Path, progress: Progress | None = None) -> list[ScoredI
                 told.on_chunk(chunk)
         left = left[len(own) :]
     return done
+
+
+@contextmanager
+def only_one(out: Path) -> Iterator[None]:
+    """Hold a folder while a run writes it; the kernel lets go of it when the process ends.
+
+    Raises:
+        UserError: another process holds it.
+    """
+    out.mkdir(parents=True, exist_ok=True)
+    with (out / LOCK_FILE).open("a") as stream:
+        try:
+            fcntl.flock(stream, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise UserError(
+                doing=f"writing {out}",
+                got="another process that writes it",
+                expected="one run in a folder at a time",
+                remedy="wait for it, or name another folder with --out",
+            ) from None
+        yield
 
 
 def score_chunk(chunk: Chunk, evaluator: Evaluator) -> list[ScoredItem]:
@@ -209,7 +236,6 @@ def claim(out: Path, task: Task) -> None:
     Raises:
         UserError: it is another run's, and which settings differ.
     """
-    out.mkdir(parents=True, exist_ok=True)
     path = out / RUN_FILE
     identity = task.identity
     document = {"identity": hash_of(identity), **identity}

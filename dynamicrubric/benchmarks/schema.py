@@ -35,7 +35,6 @@ class BenchItem:
         tiers: tier of each response, 0 for the best, shape (K,), never falling.
         prompt_id: name of the prompt, the same in all rows that have it.
         quality: true quality of each response where it is known, shape (K,) or empty.
-        failures: why there is no response in a place, as `ResponseSet.failures`.
     """
 
     dataset: str
@@ -46,7 +45,6 @@ class BenchItem:
     tiers: tuple[int, ...]
     prompt_id: str
     quality: tuple[float, ...] = ()
-    failures: tuple[str | None, ...] = ()
 
     def __post_init__(self) -> None:
         if len(self.responses) < 2 or len(self.tiers) != len(self.responses):
@@ -82,9 +80,8 @@ class BenchItem:
 
     def placed(self, order: Sequence[int]) -> ResponseSet:
         """Return the responses as an evaluator reads them: the text at `order[n]` in place n."""
-        failures = tuple(self.failures[place] for place in order) if self.failures else ()
         texts = tuple(self.responses[place] for place in order)
-        return ResponseSet(self.prompt_id, self.prompt, texts, failures)
+        return ResponseSet(self.prompt_id, self.prompt, texts)
 
 
 @dataclass(frozen=True)

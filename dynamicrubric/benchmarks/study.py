@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -41,10 +41,7 @@ class Study:
     @cached_property
     def plan(self) -> Plan:
         """The plan of its params.yaml."""
-        from dynamicrubric.config import load_config
-        from dynamicrubric.plan import expand
-
-        return expand(load_config(self.root / "params.yaml"))
+        return _plan_of(self.root.resolve())
 
     def cell(self, arm: str, seed: int, number: int) -> Cell:
         """Return the cell of a round of an arm's path.
@@ -96,11 +93,13 @@ class Study:
         """
         items: list[BenchItem] = []
         refusals: list[Refusal] = []
+        rows = 0
         for number in source.rounds:
             own, refused = self._policy(self.cell(source.arm, seed, number), number)
             items += limited(own, limit)
             refusals += refused
-        return Loaded(STUDY, tuple(items), tuple(refusals), len(items) + len(refusals))
+            rows += len(own) + len(refused)
+        return Loaded(STUDY, tuple(items), tuple(refusals), rows)
 
     def _policy(self, cell: Cell, number: int) -> tuple[list[BenchItem], list[Refusal]]:
         from dynamicrubric.evaluationfiles import read_sets
@@ -110,6 +109,14 @@ class Study:
         files.file("evaluation", "responses.parquet")  # checked against its record
         sets, quality = read_sets(files.folder / "evaluation")
         return study_items(sets, quality, f"P_{number}")
+
+
+@lru_cache(maxsize=4)
+def _plan_of(root: Path) -> Plan:
+    from dynamicrubric.config import load_config
+    from dynamicrubric.plan import expand
+
+    return expand(load_config(root / "params.yaml"))
 
 
 def study_items(

@@ -32,6 +32,8 @@ BAD: dict[str, tuple[Any, str, str]] = {
     "tiers twice": ({**GOOD, "ranking": None, "tiers": [[0], [0, 1]]}, "tiers", "place_twice"),
     "id of another type": ({**GOOD, "id": [1]}, "id", "id_not_text"),
     "subset of another type": ({**GOOD, "subset": 3}, "subset", "not_text"),
+    "half a character in the subset": ({**GOOD, "subset": "a\ud800"}, "subset", "lone_surrogate"),
+    "ranking of lists": ({**GOOD, "ranking": [[1], [0]]}, "ranking", "order_not_places"),
     "half a character": ({**GOOD, "responses": ["a\ud800", "b"]}, "responses", "lone_surrogate"),
     "a list": ([1, 2], "", "not_an_object"),
 }

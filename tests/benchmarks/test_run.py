@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from dynamicrubric.benchmarks.report import make_report, write_report
-from dynamicrubric.benchmarks.run import SCORES_FILE, chunks_of, run
+from dynamicrubric.benchmarks.run import SCORES_FILE, chunks_of, only_one, run
 from dynamicrubric.benchmarks.schema import orders_of, place
 from dynamicrubric.errors import InstrumentError, UserError
 from dynamicrubric.seeds import derive_seed
@@ -112,6 +112,15 @@ def test_broken_engine_keeps_what_is_scored_and_the_next_start_goes_on(
     assert len((tmp_path / "run" / SCORES_FILE).read_text().splitlines()) == 8  # two chunks
     assert len(run(task, tmp_path / "run")) == 20
     assert calls == 10 + 12
+
+
+def test_folder_that_another_process_writes_is_refused(
+    items: Any, scorer: Any, task_for: Any, tmp_path: Path
+) -> None:
+    task = task_for([scorer("a", by_place)], items(5))
+    with only_one(tmp_path / "run"), pytest.raises(UserError, match="another process"):
+        run(task, tmp_path / "run")
+    assert len(run(task, tmp_path / "run")) == 5
 
 
 def test_folder_of_another_run_is_refused_and_says_what_differs(
