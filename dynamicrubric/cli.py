@@ -1,7 +1,7 @@
-"""Command line of the library: studies, data, the hub; `score`, `rubric` and `serve-reward`.
+"""Command line of the library: studies, `bench`, data, the hub; `score`, `rubric`, `serve-reward`.
 
 They read settings and artefacts, `plan` also the records of what was run here: no model, no heavy
-library, an answer in a second or two. `preflight` imports torch to count parameters, and the three
+library, an answer in a second or two. `preflight` imports torch to count parameters, and `bench` and the three
 commands that score open the models of their evaluator.
 Training is started by `make reproduce`, `python -m flows ablation` or `dvc repro`.
 """
@@ -14,6 +14,7 @@ from typing import Annotated
 
 import typer
 
+from dynamicrubric.bench_command import app as bench_app
 from dynamicrubric.boundary import run_with_boundary
 from dynamicrubric.config import Config, load_config
 from dynamicrubric.data_command import app as data_app
@@ -30,6 +31,7 @@ app = typer.Typer(
     # A traceback is for faults of ours, and then the plain one; `main` says the rest in a sentence.
     pretty_exceptions_enable=False,
 )
+app.add_typer(bench_app, name="bench")
 app.add_typer(data_app, name="data")
 app.add_typer(hub_app, name="hub")
 add_commands(app)
