@@ -28,6 +28,7 @@ from dynamicrubric.config import (
     VerifierConfig,
 )
 from dynamicrubric.enginesettings import IN_PROCESS, GeneratorEngine, PolicyEngine
+from dynamicrubric.recipe import AnchorSource
 
 WARM_DIR: Final = "data/warm"
 RUNS_DIR: Final = "data/runs"
@@ -38,7 +39,7 @@ GeneratorSource = Literal["previous", "start"]
 class RubricSettings(Grown):
     """How rubrics are written, in training and in measurement."""
 
-    later: ClassVar = frozenset({"weights", "engine"})
+    later: ClassVar = frozenset({"weights", "engine", "orders"})
     evaluator: EvaluatorKind
     min_items: Annotated[int, Field(ge=1)]
     max_items: Annotated[int, Field(ge=1)]
@@ -46,12 +47,14 @@ class RubricSettings(Grown):
     weights: RubricWeights = "written"
     engine: GeneratorEngine = IN_PROCESS
     """What writes them, but for the rollouts of the generator's own training."""
+    orders: Annotated[int, Field(ge=1)] = 1
+    """In how many orders the set is shown, likewise."""
 
 
 class GeneratorTraining(Grown):
     """One round's training of the generator."""
 
-    later: ClassVar = frozenset({"anchor_swap_rate"})
+    later: ClassVar = frozenset({"anchor_swap_rate", "num_anchors", "anchor_source"})
     responses: ResponseSource
     """Whose responses the rubrics are written for: the current policy's, the start policy's, or
     (a generator that reads the prompt alone) the anchor list itself."""
@@ -63,6 +66,8 @@ class GeneratorTraining(Grown):
     kl_beta: float
     max_invalid_rate: Rate
     anchor_swap_rate: Rate = 0.0
+    num_anchors: int | None = None
+    anchor_source: AnchorSource = "prepared"
 
 
 class PolicyTraining(Grown):

@@ -15,21 +15,9 @@ from dynamicrubric.enginesettings import (
     VerifierEngine,
     Vllm,
 )
+from dynamicrubric.objective import ObjectiveConfig
 from dynamicrubric.settings import Grown, LearningRate, Listed, Rate, Section, Steps
 from dynamicrubric.verdicts import LANGUAGES
-
-
-class ObjectiveConfig(Section):
-    """Weights of the generator's rewards, applied to advantages; `anchor` is lambda."""
-
-    disc: Annotated[float, Field(ge=0.0, le=100.0)]
-    anchor: Annotated[float, Field(ge=0.0, le=100.0)]
-
-    @model_validator(mode="after")
-    def _one_weight_is_positive(self) -> Self:
-        if self.disc == 0.0 and self.anchor == 0.0:
-            raise ValueError("disc and anchor are both 0: the generator would learn nothing")
-        return self
 
 
 class Sampling(Section):
@@ -69,7 +57,7 @@ GeneratorUpdate = Literal["none", "once", "stale", "fresh", "upfront", "reverted
 class GeneratorConfig(Grown, GrpoConfig):
     """Training of the generator G."""
 
-    later: ClassVar = frozenset({"engine"})
+    later: ClassVar = frozenset({"engine", "orders"})
 
     update: GeneratorUpdate
     """When G is trained: `none` (never), `once` (round 1), `stale` (each round on P_0's responses),
@@ -85,6 +73,9 @@ class GeneratorConfig(Grown, GrpoConfig):
     """Rubrics in one optimiser step: prompts_per_step x group_size."""
     engine: GeneratorEngine = IN_PROCESS
     """What writes the rubrics that score responses, in the policy's training and in measurement."""
+    orders: Annotated[int, Field(ge=1, le=16)] = 1
+    """In how many orders it is shown a response set whose responses it scores; the rubrics of
+    several are averaged into one. Its own training shows each set as it was sampled."""
 
     @model_validator(mode="after")
     def _engine_suits_the_update(self) -> Self:
@@ -179,6 +170,7 @@ class VerifierConfig(Grown):
         return self
 
 
+AnchorSource = Literal["prepared", "strong", "weak", "elsewhere"]
 EvaluatorKind = Literal["dynamic", "static", "oracle", "rule_based"]
 RubricWeights = Literal["written", "equal"]
 UPDATES: Final[dict[EvaluatorKind, tuple[GeneratorUpdate, ...]]] = {
@@ -194,10 +186,14 @@ _REASONS: Final[dict[EvaluatorKind, str]] = {
     "oracle": "it has no generator",
     "rule_based": "it has no generator",
 }
+_OF_ANCHORS: Final = {"anchor_swap_rate": 0, "num_anchors": None, "anchor_source": "prepared"}
+"""Keys that say how a training reads the anchors, as they are where nothing is changed."""
 
 
-class RecipeConfig(Section):
+class RecipeConfig(Grown):
     """What an arm trains and how; an arm is a diff of it."""
+
+    later: ClassVar = frozenset({"num_anchors", "anchor_source"})
 
     evaluator: EvaluatorKind
     """`dynamic`: the generator reads the prompt and the response set, for each set anew.
@@ -211,6 +207,13 @@ class RecipeConfig(Section):
     """Probability of each swap of neighbours, walking down an anchor list, when a training reads it
     (label noise); the prepared anchors have none. At 0.3 about a fifth of the pairs that were
     neighbours end up the wrong way round, since a swap may be followed by the next."""
+    num_anchors: Annotated[int, Field(ge=2, le=64)] | None = None
+    """How many anchors of each prepared list a training reads, the best and the worst among them
+    and the rest evenly between; None: all."""
+    anchor_source: AnchorSource = "prepared"
+    """What a training reads as anchors: the `prepared` lists; in the embedded world also lists from
+    another distribution: of `strong` or of `weak` writers alone, or those written from `elsewhere`,
+    whose place decides other criteria."""
     responses_per_set: Annotated[int, Field(ge=2, le=64)]
     """K, the size of a response set and of the policy's GRPO group."""
     min_rubric_items: Annotated[int, Field(ge=1, le=64)]
@@ -279,9 +282,27 @@ class RecipeConfig(Section):
     def _there_are_weights_and_anchors_to_change(self) -> Self:
         if self.evaluator == "oracle" and self.weights == "equal":
             raise ValueError("weights is 'equal' with evaluator 'oracle', which has no rubric")
-        if self.anchor_swap_rate and self.generator.update == "none":
+        if self.generator.update == "none":
+            for name, none in _OF_ANCHORS.items():
+                if getattr(self, name) != none:
+                    raise ValueError(
+                        f"{name} is {getattr(self, name)!r} with generator.update 'none': no "
+                        f"training reads the anchors, so it can only be {none}"
+                    )
+        return self
+
+    @model_validator(mode="after")
+    def _what_is_shown_or_judged_is_a_set(self) -> Self:
+        if self.evaluator == "dynamic":
+            return self
+        if self.generator.orders > 1:
             raise ValueError(
-                f"anchor_swap_rate is {self.anchor_swap_rate} with generator.update 'none': no "
-                "training reads the anchors, so it can only be 0"
+                f"generator.orders is {self.generator.orders} with evaluator {self.evaluator!r}, "
+                "which shows its generator no response set: it can only be 1"
+            )
+        if self.generator.objective.gap_order == "reference":
+            raise ValueError(
+                f"generator.objective.gap_order is 'reference' with evaluator {self.evaluator!r}, "
+                "whose generator sees no policy's responses: it can only be 'anchors'"
             )
         return self

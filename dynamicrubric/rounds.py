@@ -40,6 +40,7 @@ def cell_recipe(
             sampling=arm.generator.sampling,
             weights=arm.weights,
             engine=arm.generator.engine,
+            orders=arm.generator.orders,
         ),
         verifier=arm.verifier,
         generator_from="start" if _reverts(arm, round_number) else "previous",
@@ -83,6 +84,8 @@ def _generator_training(
         kl_beta=generator.kl_beta,
         max_invalid_rate=generator.max_invalid_rate,
         anchor_swap_rate=arm.anchor_swap_rate,
+        num_anchors=arm.num_anchors,
+        anchor_source=arm.anchor_source,
     )
 
 

@@ -17,7 +17,7 @@ from dynamicrubric.prompts.roles import generator_messages
 from dynamicrubric.rubrics import render_rubric
 from dynamicrubric.seeds import derive_seed
 from dynamicrubric.worlds.base import World
-from dynamicrubric.worlds.noise import noisy_anchors
+from dynamicrubric.worlds.noise import noisy_anchors, spread_over
 from dynamicrubric.worlds.prepared import PreparedData, Split
 
 if TYPE_CHECKING:
@@ -47,6 +47,35 @@ def engines_of(prepared: PreparedData | None, places: Mapping[str, Any] | None) 
 
     models = Models(prepared.base if prepared else None)
     return Engines(models, EnginePlaces.model_validate(dict(places or {})))
+
+
+def generator_rollout(
+    cell: CellRecipe,
+    training: GeneratorTraining,
+    prepared: PreparedData,
+    sets: Mapping[str, ResponseSet],
+    engines: Engines,
+) -> GeneratorRollout:
+    """Return what samples and rewards rubrics for the response sets of a training."""
+    from dynamicrubric.training.gap import GapReward, reference_pairs
+    from dynamicrubric.training.generator import GeneratorRollout
+
+    objective, gap = training.objective, None
+    if objective.gap and objective.gap_order == "anchors":
+        gap = GapReward()
+    elif objective.gap:
+        quality = known_quality(prepared.world)
+        gap = GapReward(reference_pairs(sets, quality, objective.gap_noise, cell.seed))
+    return GeneratorRollout(
+        sets=sets,
+        anchors=anchors_of(cell, prepared),
+        judging=judging_of(cell, training, prepared.world, engines),
+        sees_responses=cell.rubrics.evaluator == "dynamic",
+        sampling=cell.rubrics.sampling,
+        seed_name=(cell.seed, cell.round, "train_generator"),
+        gap=gap,
+        single_penalty=objective.single_penalty,
+    )
 
 
 def policy_rollout(
@@ -158,10 +187,16 @@ def lowest_quality(world: World) -> float:
 
 def anchors_of(cell: CellRecipe, prepared: PreparedData) -> dict[str, tuple[str, ...]]:
     """Return the anchor lists as this cell's training reads them, label noise included."""
-    training = cell.generator_training
-    if training is None or not training.anchor_swap_rate:
-        return prepared.anchors
-    return noisy_anchors(prepared.anchors, training.anchor_swap_rate, cell.seed)
+    training, anchors = cell.generator_training, prepared.anchors
+    if training is None:
+        return anchors
+    if training.anchor_source != "prepared":
+        anchors = prepared.world.shifted_anchors(training.anchor_source, anchors)
+    if training.num_anchors is not None:
+        anchors = {key: spread_over(texts, training.num_anchors) for key, texts in anchors.items()}
+    if not training.anchor_swap_rate:
+        return anchors
+    return noisy_anchors(anchors, training.anchor_swap_rate, cell.seed)
 
 
 def sample_sets(

@@ -19,9 +19,9 @@ from dynamicrubric.config import (
 from dynamicrubric.plan import CellRecipe, parse_recipe
 from dynamicrubric.seeds import derive_seed
 from dynamicrubric.stepparts import (
-    anchors_of,
     dynamic_writer,
     engines_of,
+    generator_rollout,
     grpo_settings,
     judging_of,
     keep_rubrics,
@@ -153,7 +153,6 @@ def train_generator(
 ) -> None:
     """Train the generator with GRPO; a static one then writes its rubrics once and keeps them."""
     from dynamicrubric.training import processes
-    from dynamicrubric.training.generator import GeneratorRollout
     from dynamicrubric.training.grpo import train_grpo
     from dynamicrubric.training.rollout import billed
 
@@ -165,20 +164,12 @@ def train_generator(
             opened.make_room(cell.rubrics.engine, Path(generator_dir))
         if training is not None:
             sets = training_sets(cell, prepared, Path(responses_dir))
-            rollout = GeneratorRollout(
-                sets=sets,
-                anchors=anchors_of(cell, prepared),
-                judging=judging_of(cell, training, prepared.world, opened),
-                sees_responses=cell.rubrics.evaluator == "dynamic",
-                sampling=cell.rubrics.sampling,
-                seed_name=(cell.seed, cell.round, "train_generator"),
-            )
-            weights = {"r_disc": training.objective.disc, "r_anchor": training.objective.anchor}
+            rollout = generator_rollout(cell, training, prepared, sets, opened)
             settings = grpo_settings(
                 training,
                 rollout,
                 group_size=training.group_size,
-                reward_weights=weights,
+                reward_weights=training.objective.weights,
                 checkpoint_every_steps=checkpoint_every_steps,
                 rows_per_pass=rows_per_pass,
                 recompute_activations=recompute_activations,
