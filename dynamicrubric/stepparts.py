@@ -101,10 +101,12 @@ def policy_rollout(
             seed_name=seed_name,
             cell_hash=cell_hash,
         )
+    judging = judging_of(cell, training, prepared.world, engines)
+    writer = writer_of(cell, generator_dir, prepared.world, engines)
     return PolicyRollout(
         prompts=prompts,
-        writer=writer_of(cell, generator_dir, prepared.world, engines),
-        judging=judging_of(cell, training, prepared.world, engines),
+        writer=in_orders(writer, cell, judging),
+        judging=judging,
         sampling=cell.policy_sampling,
         seed_name=seed_name,
         cell_hash=cell_hash,
@@ -317,6 +319,14 @@ def dynamic_writer(cell: CellRecipe, generator_dir: Path, engines: Engines) -> D
         return DynamicWriter(engines.chat(engine), None, sampling, ask=generator_messages)
     sampler = engines.sampler("generator", engine, generator_dir)
     return DynamicWriter(sampler.engine, sampler.tokenizer.generator_prompt, sampling)
+
+
+def in_orders(writer: RubricWriter, cell: CellRecipe, judging: Judging) -> RubricWriter:
+    """Return the cell's writer as its recipe shows it sets: in one order, or averaged over some."""
+    from dynamicrubric.evaluators.orders import OrderAveragedWriter
+
+    orders = cell.rubrics.orders
+    return writer if orders == 1 else OrderAveragedWriter(writer, orders, judging.read)
 
 
 def writer_of(

@@ -23,6 +23,7 @@ from dynamicrubric.stepparts import (
     engines_of,
     generator_rollout,
     grpo_settings,
+    in_orders,
     judging_of,
     keep_rubrics,
     policy_rollout,
@@ -297,6 +298,7 @@ def _measure(
         return
     writer = writer_of(cell, generator_dir, prepared.world, engines, prepared.prompts["heldout"])
     judging = judging_of(cell, cell.evaluation, prepared.world, engines)
+    writer = in_orders(writer, cell, judging)
     seed_name = (cell.seed, cell.round, "evaluate")
     evaluation = evaluate_sets(sets, writer, judging, quality, seed_name, prepared.heldout_anchors)
     write_evaluation(evaluation, out_dir)
@@ -342,11 +344,12 @@ def evaluate_grid(
         for generator, folder in generator_dirs.items():
             writer = dynamic_writer(cell, Path(folder), opened)
             for policy, (sets, quality) in held_out.items():
+                judging = judging_of(cell, cell.evaluation, world, opened)
                 measured[generator, policy] = measure_sets(
                     f"the held-out sets of {policy} under {generator}",
                     sets,
-                    writer,
-                    judging_of(cell, cell.evaluation, world, opened),
+                    in_orders(writer, cell, judging),
+                    judging,
                     quality,
                     (cell.seed, rounds[policy], "evaluate"),
                 )
