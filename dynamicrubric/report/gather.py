@@ -20,7 +20,7 @@ from dynamicrubric.report.rubricchange import RubricUse, rubric_use
 from dynamicrubric.stats import PromptValues
 
 ACCURACY: Final = "rank_accuracy"
-"""Has no curve, but values by prompt: with ties, the share of pairs that are scored the wrong way."""
+"""Has no curve, but values by prompt: with ties, the share of pairs scored the wrong way."""
 UPDATES: Final = ("delta_gap", "r_disc", "r_dir", "tie_rate")
 """Figures of a generator that are told before and after a policy's update; all have curves."""
 

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Final
+from typing import Any, Final
 
 from dynamicrubric.honesty.cells import Honesty
 from dynamicrubric.report.evidence import Grid
 from dynamicrubric.report.honesty import ByRound
 from dynamicrubric.report.page import Section
-from dynamicrubric.report.phrases import NOTHING
+from dynamicrubric.report.phrases import CERTAINTY, NOTHING, signed
 
 TITLE: Final = "Is discriminability honest?"
 LEAD: Final = (
@@ -94,6 +94,55 @@ def unscored_grids(first: str, own: Mapping[str, Honesty]) -> tuple[Grid, ...]:
     )  # fmt: skip
     title = "What unscored verdicts earn, and would have earned in naive versions of R_disc"
     return (Grid(title, heads, rows),) if rows else ()
+
+
+ORDER_LABELS: Final[Mapping[str, str]] = {
+    "criteria_kept": "criteria kept",
+    "score_change": "scores differ by",
+    "pairs_flipped": "pairs the other way",
+    "pairs_changed": "pairs in another order",
+}
+
+
+def order_grids(shown: Mapping[str, Mapping[str, Any]]) -> list[Grid]:
+    """Return the tables of what the order of a set does: `honesty.orders.OrderFigures` by cell."""
+    if not shown:
+        return []
+    heads = ("cell", "compared with the order it is in", "rubrics", *ORDER_LABELS.values())
+    rows = [
+        (key, said, f"{one[name]['criteria_kept']['n_scored']} of "
+                    f"{one[name]['criteria_kept']['n_total']}",
+         *(_mean(one[name][label]["value"]) for label in ORDER_LABELS))
+        for key, one in shown.items()
+        for name, said in (("permuted", "other orders"), ("again", "the same order, asked again"))
+    ]  # fmt: skip
+    rows += [
+        (key, f"the order's own, {CERTAINTY} interval over prompts", NOTHING,
+         *(_estimate(one["of_order"][label]) for label in ORDER_LABELS))
+        for key, one in shown.items()
+    ]  # fmt: skip
+    gap_heads = (
+        "cell", "orders", "stored rubrics written again", "gap of one order",
+        "gap averaged over them", "change",
+    )  # fmt: skip
+    gaps = tuple(
+        (key, str(one["orders"]), f"{one['reproduced']} of {one['sets']}",
+         _mean(one["gap"]["value"]), _mean(one["averaged_gap"]["value"]),
+         _estimate(one["averaging"]))
+        for key, one in shown.items()
+    )  # fmt: skip
+    title = "What the order of the responses in the generator's prompt does"
+    return [
+        Grid(title, heads, tuple(rows)),
+        Grid("Delta_gap of a rubric for one order, and averaged over all", gap_heads, gaps),
+    ]
+
+
+def _estimate(one: Mapping[str, Any]) -> str:
+    if one["interval"] is None:
+        return signed(one["mean"])
+    low, high = one["interval"]
+    return f"{signed(one['mean'])} ({signed(low)} to {signed(high)})"
 
 
 def percent(value: float | None) -> str:

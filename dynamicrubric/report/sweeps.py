@@ -1,4 +1,4 @@
-"""Arms that differ in one setting of the anchors alone, along that setting: label noise, number, kind.
+"""Arms that differ in one setting of the anchors alone, along it: label noise, number, kind.
 
 Found in the plan itself: arms whose rounds are the same recipes but for the setting. Each point has
 what the last round came to, and how far true quality is above the arm that is paid for R_disc alone
@@ -116,7 +116,9 @@ def _families(plan: Plan, setting: str) -> list[dict[str, Setting]]:
         value = getattr(trainings[0], setting)
         if value is None:
             value = int(plan.shared["prepare"]["world"]["num_anchors"])
-        families.setdefault(_text(recipes, setting), {})[arm] = value
+        family = families.setdefault(_text(recipes, setting), {})
+        if value not in family.values():  # in a study of one round, stale is coevolved again
+            family[arm] = value
     return list(families.values())
 
 

@@ -47,7 +47,9 @@ def sweeps_section(sweeps: Sequence[Sweep], folder: Path, mark: str = "") -> tup
     """
     if not sweeps:
         return ()
-    charts = tuple(_chart(one, place, folder, mark) for place, one in enumerate(sweeps))
+    charts = tuple(
+        _chart(one, _name(sweeps[: place + 1]), folder, mark) for place, one in enumerate(sweeps)
+    )
     grids = tuple(_grid(one) for one in sweeps)
     wrong = "share of the pairs that true quality orders whose scores are in the other order"
     above = "true quality less that of the arm without anchors, paired by prompt"
@@ -57,6 +59,13 @@ def sweeps_section(sweeps: Sequence[Sweep], folder: Path, mark: str = "") -> tup
         (CERTAINTY, INTERVAL_MEANING.replace("mean difference", "mean")),
     )
     return (Section("sweeps", TITLE, LEAD, charts, grids, notes=notes),)
+
+
+def _name(sweeps: Sequence[Sweep]) -> str:
+    """Return the last one's name: a setting that several families of arms sweep is numbered."""
+    setting = sweeps[-1].setting
+    before = sum(one.setting == setting for one in sweeps[:-1])
+    return f"sweep_{setting}" + (f"_{before + 1}" if before else "")
 
 
 def _grid(sweep: Sweep) -> Grid:
@@ -92,12 +101,11 @@ def _cells(one: Estimate | None, *, is_change: bool) -> tuple[str, str]:
     return mean, f"{show(one.interval[0], 4)} to {show(one.interval[1], 4)}"
 
 
-def _chart(sweep: Sweep, place: int, folder: Path, mark: str) -> Chart:
+def _chart(sweep: Sweep, name: str, folder: Path, mark: str) -> Chart:
     # Imported here: matplotlib costs a second. `Figure` instead of pyplot: no global state.
     import matplotlib
     from matplotlib.figure import Figure
 
-    name = f"sweep_{sweep.setting}" + (f"_{place}" if place else "")
     with matplotlib.rc_context(CHART_STYLE):
         figure = Figure(figsize=(10.5, 3.9), dpi=DOTS_PER_INCH, layout="constrained")
         if mark:

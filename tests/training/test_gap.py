@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import json
+import sys
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
+
+sys.path.insert(0, str(Path(__file__).parent))
 from test_generator import ours, watched
 from test_rollouts import NUMBER, RESPONSES, THANKS, Script, generator_rollout, run
 
