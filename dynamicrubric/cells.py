@@ -54,7 +54,9 @@ class RubricSettings(Grown):
 class GeneratorTraining(Grown):
     """One round's training of the generator."""
 
-    later: ClassVar = frozenset({"anchor_swap_rate", "num_anchors", "anchor_source"})
+    later: ClassVar = frozenset(
+        {"anchor_swap_rate", "anchor_shuffle_rate", "num_anchors", "anchor_source"}
+    )
     responses: ResponseSource
     """Whose responses the rubrics are written for: the current policy's, the start policy's, or
     (a generator that reads the prompt alone) the anchor list itself."""
@@ -66,6 +68,7 @@ class GeneratorTraining(Grown):
     kl_beta: float
     max_invalid_rate: Rate
     anchor_swap_rate: Rate = 0.0
+    anchor_shuffle_rate: Rate = 0.0
     num_anchors: int | None = None
     anchor_source: AnchorSource = "prepared"
 

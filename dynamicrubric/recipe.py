@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Annotated, ClassVar, Final, Literal, Self
 
 from pydantic import Field, model_validator
@@ -186,14 +187,19 @@ _REASONS: Final[dict[EvaluatorKind, str]] = {
     "oracle": "it has no generator",
     "rule_based": "it has no generator",
 }
-_OF_ANCHORS: Final = {"anchor_swap_rate": 0, "num_anchors": None, "anchor_source": "prepared"}
+_OF_ANCHORS: Final[Mapping[str, object]] = {
+    "anchor_swap_rate": 0,
+    "anchor_shuffle_rate": 0,
+    "num_anchors": None,
+    "anchor_source": "prepared",
+}
 """Keys that say how a training reads the anchors, as they are where nothing is changed."""
 
 
 class RecipeConfig(Grown):
     """What an arm trains and how; an arm is a diff of it."""
 
-    later: ClassVar = frozenset({"num_anchors", "anchor_source"})
+    later: ClassVar = frozenset({"anchor_shuffle_rate", "num_anchors", "anchor_source"})
 
     evaluator: EvaluatorKind
     """`dynamic`: the generator reads the prompt and the response set, for each set anew.
@@ -207,6 +213,10 @@ class RecipeConfig(Grown):
     """Probability of each swap of neighbours, walking down an anchor list, when a training reads it
     (label noise); the prepared anchors have none. At 0.3 about a fifth of the pairs that were
     neighbours end up the wrong way round, since a swap may be followed by the next."""
+    anchor_shuffle_rate: Rate = 0.0
+    """Probability that an anchor list is in an order drawn at random when a training reads it,
+    which puts half of its pairs the wrong way round. (A walk's swaps reach far less: at a swap rate
+    of 0.5 one pair in seven is wrong.)"""
     num_anchors: Annotated[int, Field(ge=2, le=64)] | None = None
     """How many anchors of each prepared list a training reads, the best and the worst among them
     and the rest evenly between; None: all."""

@@ -84,6 +84,7 @@ def _generator_training(
         kl_beta=generator.kl_beta,
         max_invalid_rate=generator.max_invalid_rate,
         anchor_swap_rate=arm.anchor_swap_rate,
+        anchor_shuffle_rate=arm.anchor_shuffle_rate,
         num_anchors=arm.num_anchors,
         anchor_source=arm.anchor_source,
     )

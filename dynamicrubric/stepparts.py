@@ -17,7 +17,7 @@ from dynamicrubric.prompts.roles import generator_messages
 from dynamicrubric.rubrics import render_rubric
 from dynamicrubric.seeds import derive_seed
 from dynamicrubric.worlds.base import World
-from dynamicrubric.worlds.noise import noisy_anchors, spread_over
+from dynamicrubric.worlds.noise import noisy_anchors, shuffled_anchors, spread_over
 from dynamicrubric.worlds.prepared import PreparedData, Split
 
 if TYPE_CHECKING:
@@ -196,6 +196,8 @@ def anchors_of(cell: CellRecipe, prepared: PreparedData) -> dict[str, tuple[str,
         anchors = prepared.world.shifted_anchors(training.anchor_source, anchors)
     if training.num_anchors is not None:
         anchors = {key: spread_over(texts, training.num_anchors) for key, texts in anchors.items()}
+    if training.anchor_shuffle_rate:
+        anchors = shuffled_anchors(anchors, training.anchor_shuffle_rate, cell.seed)
     if not training.anchor_swap_rate:
         return anchors
     return noisy_anchors(anchors, training.anchor_swap_rate, cell.seed)

@@ -23,6 +23,7 @@ WRONG_WAY: Final = "wrong_way"
 SWEPT: Final = ("true_quality", "delta_gap", WRONG_WAY)
 SETTINGS: Final[Mapping[str, object]] = {
     "anchor_swap_rate": 0.0,
+    "anchor_shuffle_rate": 0.0,
     "num_anchors": None,
     "anchor_source": "prepared",
 }

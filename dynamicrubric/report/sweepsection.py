@@ -32,6 +32,7 @@ LABELS: Final[Mapping[str, str]] = {
 }
 SETTING_LABELS: Final[Mapping[str, str]] = {
     "anchor_swap_rate": "probability of each swap of neighbours in an anchor list",
+    "anchor_shuffle_rate": "share of anchor lists in random order (half of it: wrong pairs)",
     "num_anchors": "anchors of a list that training reads",
     "anchor_source": "distribution of the anchors",
 }

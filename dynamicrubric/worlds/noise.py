@@ -1,4 +1,4 @@
-"""Anchor lists as a training reads them: with label noise (`anchor_swap_rate`), or shorter."""
+"""Anchor lists as a training reads them: with label noise, or shorter."""
 
 from __future__ import annotations
 
@@ -38,6 +38,23 @@ def noisy_anchors(
         prompt_id: swap_adjacent(texts, rate, generator_for(seed, "anchor_noise", prompt_id))
         for prompt_id, texts in anchors.items()
     }
+
+
+def shuffled_anchors(
+    anchors: Mapping[str, Sequence[str]], rate: float, seed: int
+) -> dict[str, tuple[str, ...]]:
+    """Return anchor lists by prompt id, each in a random order with a probability.
+
+    As with swaps the noise is of the prompt and the run's seed; a list that is shuffled at one rate
+    is shuffled, in the same way, at every higher one.
+    """
+    found = {}
+    for prompt_id, texts in anchors.items():
+        rng = generator_for(seed, "anchor_shuffle", prompt_id)
+        is_shuffled = rng.random() < rate
+        places = rng.permutation(len(texts)) if is_shuffled else range(len(texts))
+        found[prompt_id] = tuple(texts[int(place)] for place in places)
+    return found
 
 
 def spread_over(texts: Sequence[str], number: int) -> tuple[str, ...]:

@@ -50,6 +50,8 @@ def planned(profile: str, group: str) -> Plan:
         ({"num_anchors": 8}, "num_anchors is 8; with world.num_anchors 7"),
         ({"num_anchors": 3, "generator": {"update": "none"}}, "no training reads the anchors"),
         ({"anchor_source": "weak", "generator": {"update": "none"}}, "it can only be prepared"),
+        ({"anchor_shuffle_rate": 1.5}, "anchor_shuffle_rate = 1.5"),
+        ({"anchor_shuffle_rate": 0.5, "generator": {"update": "none"}}, "it can only be 0"),
         ({"anchor_source": "mine"}, "'prepared', 'strong', 'weak' or 'elsewhere'"),
     ],
 )
@@ -105,6 +107,7 @@ def test_each_new_key_makes_another_cell_and_reaches_it() -> None:
         {"generator": {"objective": {"single_penalty": 0.2}}},
         {"generator": {"orders": 4}},
         {"num_anchors": 5},
+        {"anchor_shuffle_rate": 0.5},
         {"anchor_source": "weak"},
     ]
     plain = expand(Config.model_validate(STUDY)).cell("coevolved-s1-r1")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import doctest
+import importlib
 from fractions import Fraction
 from itertools import permutations
 
@@ -170,3 +172,16 @@ def test_cells_add_up() -> None:
     one = honesty_of(*tables({"a": [("greets", 1, "ynn")]}))
     assert together([one, one]).rubrics == 2
     assert together([one, one]).share("disc", "rubrics") == one.share("disc", "rubrics")
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "honesty.single", "honesty.naive", "honesty.redundant", "honesty.cells",
+        "evaluators.orders", "worlds.noise", "training.gap",
+    ],
+)  # fmt: skip
+def test_module_examples_hold(name: str) -> None:
+    result = doctest.testmod(importlib.import_module(f"dynamicrubric.{name}"))
+    assert result.failed == 0
+    assert result.attempted > 0

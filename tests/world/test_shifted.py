@@ -8,7 +8,7 @@ import statistics
 import pytest
 
 from dynamicrubric.seeds import generator_for
-from dynamicrubric.worlds.noise import spread_over
+from dynamicrubric.worlds.noise import shuffled_anchors, spread_over
 from dynamicrubric.worlds.postcards.anchors import make_anchors
 from dynamicrubric.worlds.postcards.criteria import true_quality
 from dynamicrubric.worlds.postcards.prompts import all_prompts, prompt_by_id
@@ -76,6 +76,21 @@ def test_lists_from_elsewhere_keep_reader_and_occasion_where_another_place_has_t
         assert (one.recipient, one.occasion) == (other.recipient, other.occasion)
     two = {"lisbon-anna-birthday": ("a",), "oslo-ben-wedding": ("b",)}
     assert shifted_anchors("elsewhere", two)["lisbon-anna-birthday"] == ("b",)
+
+
+def test_shuffled_lists_have_half_of_their_pairs_wrong_and_come_one_by_one() -> None:
+    lists = {f"p{n}": tuple("abcdefg") for n in range(400)}
+    shuffled = {rate: shuffled_anchors(lists, rate, seed=1) for rate in (0.0, 0.3, 0.6, 1.0)}
+    assert shuffled[0.0] == lists
+    for rate, found in shuffled.items():
+        assert all(sorted(own) == sorted("abcdefg") for own in found.values())
+        wrong = sum(a > b for own in found.values() for a, b in itertools.combinations(own, 2))
+        # Of a random order half of the 21 pairs are wrong; a list's share spreads by about 1/6.
+        assert abs(wrong / (400 * 21) - rate / 2) < 4 * (0.17 + 0.25) / 20
+    changed = {rate: {k for k in lists if found[k] != lists[k]} for rate, found in shuffled.items()}
+    assert changed[0.3] < changed[0.6] < changed[1.0]
+    assert all(shuffled[0.3][key] == shuffled[1.0][key] for key in changed[0.3])
+    assert shuffled_anchors(lists, 1.0, seed=2) != shuffled[1.0]
 
 
 def test_no_other_source_is_known() -> None:
