@@ -7,7 +7,6 @@ import shutil
 import statistics
 
 import pytest
-from fakestudy import FakeStudy
 
 from dynamicrubric.report import write_comparison
 from dynamicrubric.report.gather import gather
@@ -18,7 +17,7 @@ COUNT = ("anchors_5", "coevolved", "disc_only", "anchors_2", "anchors_3")
 SHIFTED = ("coevolved", "disc_only", "anchors_strong", "anchors_weak", "anchors_elsewhere")
 
 
-def anchors_study(fake_study, arms: tuple[str, ...], **options) -> FakeStudy:
+def anchors_study(fake_study, arms: tuple[str, ...], **options):
     return fake_study(arms=arms, rounds=1, profile="anchors", **options)
 
 
