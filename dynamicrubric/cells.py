@@ -28,6 +28,7 @@ from dynamicrubric.config import (
     VerifierConfig,
 )
 from dynamicrubric.enginesettings import IN_PROCESS, GeneratorEngine, PolicyEngine
+from dynamicrubric.recipe import AnchorSource
 
 WARM_DIR: Final = "data/warm"
 RUNS_DIR: Final = "data/runs"
@@ -38,7 +39,7 @@ GeneratorSource = Literal["previous", "start"]
 class RubricSettings(Grown):
     """How rubrics are written, in training and in measurement."""
 
-    later: ClassVar = frozenset({"weights", "engine", "reward_model", "judge_texts"})
+    later: ClassVar = frozenset({"weights", "engine", "reward_model", "judge_texts", "orders"})
     evaluator: EvaluatorKind
     min_items: Annotated[int, Field(ge=1)]
     max_items: Annotated[int, Field(ge=1)]
@@ -50,12 +51,16 @@ class RubricSettings(Grown):
     """The checkpoint of a reward model that is not trained here."""
     judge_texts: str = ""
     """Hash of what a language model that rates is asked with."""
+    orders: Annotated[int, Field(ge=1)] = 1
+    """In how many orders the set is shown, likewise."""
 
 
 class GeneratorTraining(Grown):
     """One round's training of the generator."""
 
-    later: ClassVar = frozenset({"anchor_swap_rate"})
+    later: ClassVar = frozenset(
+        {"anchor_swap_rate", "anchor_shuffle_rate", "num_anchors", "anchor_source"}
+    )
     responses: ResponseSource
     """Whose responses the rubrics are written for: the current policy's, the start policy's, or
     (a generator that reads the prompt alone) the anchor list itself."""
@@ -67,6 +72,9 @@ class GeneratorTraining(Grown):
     kl_beta: float
     max_invalid_rate: Rate
     anchor_swap_rate: Rate = 0.0
+    anchor_shuffle_rate: Rate = 0.0
+    num_anchors: int | None = None
+    anchor_source: AnchorSource = "prepared"
 
 
 class RewardTraining(Grown):

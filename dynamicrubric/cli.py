@@ -1,8 +1,8 @@
-"""Command line of the library: studies, `bench`, data, the hub; `score`, `rubric`, `serve-reward`.
+"""Command line of the library: studies, benchmarks, scoring, data, the hub.
 
 They read settings and artefacts, `plan` also the records of what was run here: no model, no heavy
-library, an answer in a second or two. `preflight` imports torch to count parameters, and `bench` and the three
-commands that score open the models of their evaluator.
+library, an answer in a second or two. `preflight` imports torch to count parameters; `bench`,
+`score`, `rubric` and `serve-reward` open the models of their evaluators.
 Training is started by `make reproduce`, `python -m flows ablation` or `dvc repro`.
 """
 
@@ -157,6 +157,28 @@ def explain(
         list_rows(Path(), cell, role, step=step, limit=limit, as_json=as_json)
     else:
         explain_row(Path(), cell, role, row_id, as_json=as_json)
+
+
+@app.command()
+def honesty(
+    cells: Annotated[
+        list[str], typer.Argument(metavar="CELL...", help="Finished rounds: folders of data/runs.")
+    ],
+    orders: Annotated[
+        int | None,
+        typer.Option(min=2, max=16, help="Run the generator: show it each set in so many orders."),
+    ] = None,
+    limit: Annotated[
+        int | None, typer.Option(min=1, help="With --orders: at most so many sets a cell.")
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="For machines.")] = False,
+) -> None:
+    """Say what R_disc pays rubrics for: items that quote, repeat, decide nothing, are unscored."""
+    from dynamicrubric.honesty_command import run_honesty
+
+    if limit is not None and orders is None:
+        raise typer.BadParameter("needs --orders", param_hint="--limit")
+    run_honesty(Path(), cells, orders=orders, limit=limit, as_json=as_json)
 
 
 def _check_names(params: Path, cells: Path, graph: Path | None, check: bool) -> None:

@@ -55,11 +55,13 @@ def check_world(
     if isinstance(world, LanguageConfig):
         _check_pretrained(backbone, warm_start)
         _check_language_recipes(recipes)
+        _check_anchors(recipes, world.num_anchors)
         _check_prompts(recipes, world.num_train_prompts, "world.num_train_prompts")
         return
     _check_small(backbone, warm_start)
     for place, recipe in _arms(recipes):
         _check_postcards(place, recipe)
+    _check_anchors(recipes, world.num_anchors)
     heldout = world.num_heldout_prompts
     training = len(all_prompts()) - heldout
     _check_prompts(recipes, training, f"world.num_heldout_prompts {heldout}")
@@ -195,6 +197,17 @@ def _check_language_recipes(recipes: Recipes) -> None:
             )
         if recipe.evaluator in RATED:
             _check_rates(place, recipe)
+        if recipe.anchor_source != "prepared":
+            raise ValueError(
+                f"{place}: anchor_source is {recipe.anchor_source!r} with world.name 'language', "
+                "whose ranked answers are the prepared ones: it can only be 'prepared'"
+            )
+        if recipe.generator.objective.gap_order == "reference":
+            raise ValueError(
+                f"{place}: generator.objective.gap_order is 'reference' with world.name "
+                "'language', where nobody knows the true quality of a response: it can only be "
+                "'anchors'"
+            )
 
 
 def _check_rates(place: str, recipe: RecipeConfig) -> None:
@@ -214,6 +227,15 @@ def _check_rates(place: str, recipe: RecipeConfig) -> None:
             f"{place}: verifier.{key} is {found} with evaluator {recipe.evaluator!r}, for which a "
             f"language model's probabilities are ratings: it can {wanted}"
         )
+
+
+def _check_anchors(recipes: Recipes, num_anchors: int) -> None:
+    for place, recipe in recipes.items():
+        if (recipe.num_anchors or 0) > num_anchors:
+            raise ValueError(
+                f"{place}: num_anchors is {recipe.num_anchors}; with world.num_anchors "
+                f"{num_anchors} it can be at most that"
+            )
 
 
 def _check_small(backbone: BackboneConfig | PretrainedConfig, warm_start: WarmStartConfig) -> None:

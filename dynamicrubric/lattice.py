@@ -240,8 +240,10 @@ def _effective(recipe: CellRecipe) -> dict[str, Any]:
     document = without(recipe.model_dump(mode="json"), LIMITS)
     if recipe.generator_training is not None:  # advantages are normalised: only the ratio counts
         objective = recipe.generator_training.objective
-        share = objective.anchor / (objective.disc + objective.anchor)
-        document["generator_training"]["objective"] = round(share, 12)
+        whole = sum(objective.weights.values())
+        shares = {name: round(part / whole, 12) for name, part in objective.weights.items()}
+        others = without(objective.model_dump(mode="json"), {"disc", "anchor", "gap"})
+        document["generator_training"]["objective"] = others | shares
     evaluator = recipe.rubrics.evaluator
     if evaluator == "oracle":
         return document | {"rubrics": evaluator, "verifier": None}

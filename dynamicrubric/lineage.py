@@ -87,7 +87,7 @@ class Training:
             UserError: there is no such cell, it is not trained, or its record cannot be read.
         """
         if key not in cells_of(root):
-            raise _unknown_cell(root, key)
+            raise unknown_cell(root, key)
         record = read_record(root, key, role)
         if record["step"] != f"train_{role}":
             raise UserError(
@@ -246,7 +246,8 @@ def cells_of(root: Path) -> list[str]:
     return sorted(path.name for path in runs.iterdir() if path.is_dir()) if runs.is_dir() else []
 
 
-def _unknown_cell(root: Path, key: str) -> UserError:
+def unknown_cell(root: Path, key: str) -> UserError:
+    """Return the error of a cell that has no folder; names those that are near."""
     cells = cells_of(root)
     shared = _shared_cell(root, key)
     if shared is not None and shared != key:

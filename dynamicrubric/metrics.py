@@ -150,6 +150,8 @@ _LOSSES_AND_RATES: Final[Mapping[str, Metric]] = _by_name(
            "share of groups whose rewards are all equal: they teach nothing", 0.0, 1.0),
     Metric("r_disc", "R_disc", "score", "higher", "mean discriminability reward", 0.0, 0.25),
     Metric("r_anchor", "R_anchor", "nats", "higher", "mean anchor ranking reward"),
+    Metric("r_gap", "R_gap", "score", "higher",
+           "mean score gap over the ordered pairs that the recipe pays for", -1.0, 1.0),
     Metric("score", "score", "score", "higher", "mean rubric score of the responses", 0.0, 1.0),
     Metric("true_quality", "true quality", "score", "higher",
            "mean true quality of the responses: an oracle's reward", -1.0, 1.0),
@@ -170,6 +172,8 @@ _LOSSES_AND_RATES: Final[Mapping[str, Metric]] = _by_name(
            "share of verdicts that came back unscored", 0.0, 1.0),
     Metric("rate/unscored_anchor", "unscored anchors", "share", "lower",
            "share of valid rubrics whose anchor list has an unscored verdict", 0.0, 1.0),
+    Metric("rate/single", "singles out", "share", "lower",
+           "share of a valid rubric's weight on items that single out one response", 0.0, 1.0),
     Metric("rate/items_per_rubric", "items", "items", "neither", "items of a valid rubric", 0.0),
 )  # fmt: skip
 TRAINING_METRICS: Final[Mapping[str, Metric]] = {**_LOSSES_AND_RATES, **COST_METRICS}

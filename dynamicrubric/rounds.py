@@ -45,6 +45,7 @@ def cell_recipe(
             engine=arm.generator.engine,
             reward_model=_reward_checkpoint(arm),
             judge_texts=judge_texts_hash() if arm.evaluator in RATED else "",
+            orders=arm.generator.orders,
         ),
         verifier=arm.verifier,
         generator_from="start" if _reverts(arm, round_number) else "previous",
@@ -89,6 +90,9 @@ def _generator_training(
         kl_beta=generator.kl_beta,
         max_invalid_rate=generator.max_invalid_rate,
         anchor_swap_rate=arm.anchor_swap_rate,
+        anchor_shuffle_rate=arm.anchor_shuffle_rate,
+        num_anchors=arm.num_anchors,
+        anchor_source=arm.anchor_source,
     )
 
 

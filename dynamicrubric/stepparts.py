@@ -19,7 +19,7 @@ from dynamicrubric.rubrics import render_rubric
 from dynamicrubric.scoredparts import scored_rollout
 from dynamicrubric.seeds import derive_seed
 from dynamicrubric.worlds.base import World
-from dynamicrubric.worlds.noise import noisy_anchors
+from dynamicrubric.worlds.noise import noisy_anchors, shuffled_anchors, spread_over
 from dynamicrubric.worlds.prepared import PreparedData, Split
 
 if TYPE_CHECKING:
@@ -52,6 +52,35 @@ def engines_of(prepared: PreparedData | None, places: Mapping[str, Any] | None) 
     return Engines(models, EnginePlaces.model_validate(dict(places or {})))
 
 
+def generator_rollout(
+    cell: CellRecipe,
+    training: GeneratorTraining,
+    prepared: PreparedData,
+    sets: Mapping[str, ResponseSet],
+    engines: Engines,
+) -> GeneratorRollout:
+    """Return what samples and rewards rubrics for the response sets of a training."""
+    from dynamicrubric.training.gap import GapReward, reference_pairs
+    from dynamicrubric.training.generator import GeneratorRollout
+
+    objective, gap = training.objective, None
+    if objective.gap and objective.gap_order == "anchors":
+        gap = GapReward()
+    elif objective.gap:
+        quality = known_quality(prepared.world)
+        gap = GapReward(reference_pairs(sets, quality, objective.gap_noise, cell.seed))
+    return GeneratorRollout(
+        sets=sets,
+        anchors=anchors_of(cell, prepared),
+        judging=judging_of(cell, training, prepared.world, engines),
+        sees_responses=cell.rubrics.evaluator == "dynamic",
+        sampling=cell.rubrics.sampling,
+        seed_name=(cell.seed, cell.round, "train_generator"),
+        gap=gap,
+        single_penalty=objective.single_penalty,
+    )
+
+
 def policy_rollout(
     cell: CellRecipe,
     training: PolicyTraining,
@@ -77,10 +106,12 @@ def policy_rollout(
             seed_name=seed_name,
             cell_hash=cell_hash,
         )
+    judging = judging_of(cell, training, prepared.world, engines)
+    writer = writer_of(cell, generator_dir, prepared.world, engines)
     return PolicyRollout(
         prompts=prompts,
-        writer=writer_of(cell, generator_dir, prepared.world, engines),
-        judging=judging_of(cell, training, prepared.world, engines),
+        writer=in_orders(writer, cell, judging),
+        judging=judging,
         sampling=cell.policy_sampling,
         seed_name=seed_name,
         cell_hash=cell_hash,
@@ -163,10 +194,18 @@ def lowest_quality(world: World) -> float:
 
 def anchors_of(cell: CellRecipe, prepared: PreparedData) -> dict[str, tuple[str, ...]]:
     """Return the anchor lists as this cell's training reads them, label noise included."""
-    training = cell.generator_training
-    if training is None or not training.anchor_swap_rate:
-        return prepared.anchors
-    return noisy_anchors(prepared.anchors, training.anchor_swap_rate, cell.seed)
+    training, anchors = cell.generator_training, prepared.anchors
+    if training is None:
+        return anchors
+    if training.anchor_source != "prepared":
+        anchors = prepared.world.shifted_anchors(training.anchor_source, anchors)
+    if training.num_anchors is not None:
+        anchors = {key: spread_over(texts, training.num_anchors) for key, texts in anchors.items()}
+    if training.anchor_shuffle_rate:
+        anchors = shuffled_anchors(anchors, training.anchor_shuffle_rate, cell.seed)
+    if not training.anchor_swap_rate:
+        return anchors
+    return noisy_anchors(anchors, training.anchor_swap_rate, cell.seed)
 
 
 def sample_sets(
@@ -287,6 +326,14 @@ def dynamic_writer(cell: CellRecipe, generator_dir: Path, engines: Engines) -> D
         return DynamicWriter(engines.chat(engine), None, sampling, ask=generator_messages)
     sampler = engines.sampler("generator", engine, generator_dir)
     return DynamicWriter(sampler.engine, sampler.tokenizer.generator_prompt, sampling)
+
+
+def in_orders(writer: RubricWriter, cell: CellRecipe, judging: Judging) -> RubricWriter:
+    """Return the cell's writer as its recipe shows it sets: in one order, or averaged over some."""
+    from dynamicrubric.evaluators.orders import OrderAveragedWriter
+
+    orders = cell.rubrics.orders
+    return writer if orders == 1 else OrderAveragedWriter(writer, orders, judging.read)
 
 
 def writer_of(

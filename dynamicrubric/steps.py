@@ -21,10 +21,11 @@ from dynamicrubric.plan import CellRecipe, parse_recipe
 from dynamicrubric.scoredparts import measure_scored_cell, train_reward
 from dynamicrubric.seeds import derive_seed
 from dynamicrubric.stepparts import (
-    anchors_of,
     dynamic_writer,
     engines_of,
+    generator_rollout,
     grpo_settings,
+    in_orders,
     judging_of,
     keep_rubrics,
     policy_rollout,
@@ -158,7 +159,6 @@ def train_generator(
     Of an arm with a reward model it is the training of that, which takes the generator's place.
     """
     from dynamicrubric.training import processes
-    from dynamicrubric.training.generator import GeneratorRollout
     from dynamicrubric.training.grpo import train_grpo
     from dynamicrubric.training.rollout import billed
 
@@ -182,20 +182,12 @@ def train_generator(
             opened.make_room(cell.rubrics.engine, Path(generator_dir))
         if training is not None:
             sets = training_sets(cell, prepared, Path(responses_dir))
-            rollout = GeneratorRollout(
-                sets=sets,
-                anchors=anchors_of(cell, prepared),
-                judging=judging_of(cell, training, prepared.world, opened),
-                sees_responses=cell.rubrics.evaluator == "dynamic",
-                sampling=cell.rubrics.sampling,
-                seed_name=(cell.seed, cell.round, "train_generator"),
-            )
-            weights = {"r_disc": training.objective.disc, "r_anchor": training.objective.anchor}
+            rollout = generator_rollout(cell, training, prepared, sets, opened)
             settings = grpo_settings(
                 training,
                 rollout,
                 group_size=training.group_size,
-                reward_weights=weights,
+                reward_weights=training.objective.weights,
                 checkpoint_every_steps=checkpoint_every_steps,
                 rows_per_pass=rows_per_pass,
                 recompute_activations=recompute_activations,
@@ -326,6 +318,7 @@ def _measure(
         return
     writer = writer_of(cell, generator_dir, prepared.world, engines, prepared.prompts["heldout"])
     judging = judging_of(cell, cell.evaluation, prepared.world, engines)
+    writer = in_orders(writer, cell, judging)
     seed_name = (cell.seed, cell.round, "evaluate")
     evaluation = evaluate_sets(sets, writer, judging, quality, seed_name, prepared.heldout_anchors)
     write_evaluation(evaluation, out_dir)
@@ -371,11 +364,12 @@ def evaluate_grid(
         for generator, folder in generator_dirs.items():
             writer = dynamic_writer(cell, Path(folder), opened)
             for policy, (sets, quality) in held_out.items():
+                judging = judging_of(cell, cell.evaluation, world, opened)
                 measured[generator, policy] = measure_sets(
                     f"the held-out sets of {policy} under {generator}",
                     sets,
-                    writer,
-                    judging_of(cell, cell.evaluation, world, opened),
+                    in_orders(writer, cell, judging),
+                    judging,
                     quality,
                     (cell.seed, rounds[policy], "evaluate"),
                 )

@@ -18,6 +18,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from dynamicrubric.rewards import checked_verdicts, normalised_weights, r_disc
+from dynamicrubric.scoring import VerdictMatrix, scored_matrix, yes_matrix
 from dynamicrubric.types import MISSING, Mean, Score, mean_of
 
 OrderedPairs = tuple[tuple[int, int], ...]
@@ -58,6 +59,46 @@ def delta_gap(scores: Sequence[Score | float | None], pairs: OrderedPairs) -> Me
     0.375
     """
     return _mean_over_pairs(scores, pairs, lambda better, worse: better - worse)
+
+
+def r_gap_of_verdicts(
+    weights: Sequence[float], matrix: VerdictMatrix, pairs: OrderedPairs
+) -> float | None:
+    """R_gap, the gap as a reward of the generator: mean of E(y+) - E(y-) over pairs, in [-1, 1].
+
+    `delta_gap` where every verdict is scored. A pair with unscored verdicts counts with the
+    smallest gap that they leave possible, no for the better response and yes for the worse, as in
+    `rewards.r_anchor_of_verdicts`: never above what it would be, however they had come out, so that
+    no generator is paid for criteria that its verifier fails on. (An extension that a review of the
+    paper suggests; the paper trains on R_disc and R_anchor.)
+
+    Args:
+        weights: shape (M,), positive; only their ratios matter.
+        matrix: K rows of M verdicts.
+        pairs: (better, worse) indices of rows.
+
+    Returns:
+        The reward; None without a pair, or when not one verdict is scored.
+
+    Raises:
+        ValueError: for shapes that do not fit, weights that are not positive, or a pair that is out
+            of range or repeated.
+
+    >>> from dynamicrubric.types import Verdict
+    >>> yes, no, unscored = Verdict.yes(), Verdict.no(), Verdict.unscored("refusal")
+    >>> r_gap_of_verdicts([3, 1], [[yes, no], [no, no]], ((0, 1),))
+    0.75
+    >>> r_gap_of_verdicts([3, 1], [[yes, no], [no, unscored]], ((0, 1),))
+    0.5
+    """
+    shares = normalised_weights(weights)
+    yes, scored = checked_verdicts(yes_matrix(matrix), shares.size), scored_matrix(matrix)
+    _check_pairs(pairs, len(yes))
+    if not pairs or not scored.any():
+        return None
+    better, worse = np.array(pairs, dtype=np.intp).T
+    lowest, highest = yes @ shares, (yes | ~scored) @ shares
+    return float((lowest[better] - highest[worse]).mean())
 
 
 def rank_accuracy(scores: Sequence[Score | float | None], pairs: OrderedPairs) -> Mean:

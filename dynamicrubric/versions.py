@@ -20,5 +20,5 @@ STEP_VERSIONS: Final[dict[str, int]] = {
     "evaluate_round": 3,
     "evaluate_grid": 1,
 }
-COMPARE_VERSION: Final = 5
+COMPARE_VERSION: Final = 6
 """Of the comparison, which is no cell's step: its stage in dvc.yaml depends on it."""

@@ -80,16 +80,17 @@ def _cell_work(
             "train_policy",
             lengths,
             policy=sets * size,
-            generator=sets if evaluator == "dynamic" else 0,
+            generator=sets * recipe.rubrics.orders if evaluator == "dynamic" else 0,
             verdicts=sets * size * items,
         )
     sets = prompts[1] * recipe.evaluation.sets_per_prompt
+    shown = sets * recipe.rubrics.orders
     measured = size * (1 if cell.before is None else 2)  # also the sets of the round before
     yield _work(
         "evaluate_round",
         lengths,
         policy=sets * size,
-        generator=_measured_rubrics(evaluator, recipe.round, sets, prompts[1]),
+        generator=_measured_rubrics(evaluator, recipe.round, shown, prompts[1]),
         verdicts=sets * items * (measured + num_anchors),
     )
 
@@ -97,8 +98,8 @@ def _cell_work(
 def _measured_rubrics(evaluator: str, round_number: int, sets: int, heldout: int) -> int:
     """Return the rubrics that a round's evaluation writes.
 
-    A dynamic evaluator writes one for each set, and from round 1 on for those of the round before;
-    a static one has none yet in round 0, and writes one for each prompt.
+    A dynamic evaluator writes one for each set and order, and from round 1 on for those of the
+    round before; a static one has none yet in round 0, and writes one for each prompt.
     """
     if evaluator == "dynamic":
         return sets * (1 if round_number == 0 else 2)
@@ -170,6 +171,7 @@ def _rate(record: Mapping[str, Any], prompts: tuple[int, int]) -> float:
     step, identity = record["step"], record["identity"]
     size = int(identity.get("responses_per_set", 0))  # a generator's training needs none
     evaluator = identity.get("rubrics", {}).get("evaluator")
+    orders = identity.get("rubrics", {}).get("orders", 1)
     training = identity.get("training")
     if step == "sample_responses":
         completions = prompts[0] * size
@@ -177,10 +179,10 @@ def _rate(record: Mapping[str, Any], prompts: tuple[int, int]) -> float:
         kept = sum(prompts) if evaluator in KEEPS_RUBRICS else 0
         completions = kept + (_num_sets(training) * training["group_size"] if training else 0)
     elif step == "train_policy":
-        completions = _num_sets(training) * (size + (evaluator == "dynamic"))
+        completions = _num_sets(training) * (size + orders * (evaluator == "dynamic"))
     elif step == "evaluate_round":
         sets = prompts[1] * identity["evaluation"]["sets_per_prompt"]
-        rubrics = _measured_rubrics(evaluator, identity["round"], sets, prompts[1])
+        rubrics = _measured_rubrics(evaluator, identity["round"], sets * orders, prompts[1])
         completions = sets * size + rubrics
     else:
         raise KeyError(step)

@@ -17,6 +17,9 @@ from dynamicrubric.report.differences import Difference
 from dynamicrubric.report.findings import findings
 from dynamicrubric.report.gather import Gathered
 from dynamicrubric.report.gridsection import coevolution_answers, coevolution_section
+from dynamicrubric.report.honesty import honesty_by_round
+from dynamicrubric.report.honestysection import honesty_section
+from dynamicrubric.report.lines import strong_arms
 from dynamicrubric.report.outcomes import OutcomeTable
 from dynamicrubric.report.page import PageContent, Section, render
 from dynamicrubric.report.pagetables import (
@@ -27,6 +30,8 @@ from dynamicrubric.report.pagetables import (
     uses_of,
 )
 from dynamicrubric.report.phrases import seed_counts, span
+from dynamicrubric.report.sweeps import sweeps_of
+from dynamicrubric.report.sweepsection import sweeps_section
 from dynamicrubric.report.updates import updates_of
 from dynamicrubric.report.updatesection import updates_section
 from dynamicrubric.report.words import answers
@@ -76,6 +81,8 @@ def write_report(material: Material, results: Path) -> Path:
     )
     section = coevolution_section(material.coevolution, folder / PLOTS, material.mark)
     updates = updates_section(tables.updates, material.outcomes.arms, folder / PLOTS, material.mark)
+    sweeps = sweeps_section(tables.sweeps, folder / PLOTS, material.mark)
+    honesty = honesty_section(tables.honesty, strong_arms(material.outcomes.arms))
     write_tables(tables, folder / TABLE_FILES)
     content = PageContent(
         questions={
@@ -91,7 +98,7 @@ def write_report(material: Material, results: Path) -> Path:
         settings=_settings(material),
         faults=material.gathered.faults,
         mark=material.mark,
-        sections=[section, *updates, *material.sections],
+        sections=[section, *updates, *sweeps, *honesty, *material.sections],
         quality_known=any(
             row.n_scored for row in material.outcomes.rows if row.metric == "true_quality"
         ),
@@ -118,6 +125,8 @@ def _tables(material: Material) -> Tables:
         grid=material.coevolution.table.rows,
         coevolution=coevolution_answers(material.coevolution),
         updates=updates_of(gathered),
+        honesty=honesty_by_round(gathered),
+        sweeps=sweeps_of(gathered),
     )
 
 

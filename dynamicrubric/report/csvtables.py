@@ -14,7 +14,9 @@ from dynamicrubric.report.curves import CurvePoint
 from dynamicrubric.report.extremes import Extremes
 from dynamicrubric.report.findings import Finding
 from dynamicrubric.report.gridtable import GridRow
+from dynamicrubric.report.honesty import ByRound, honesty_rows
 from dynamicrubric.report.rubricchange import RubricUse
+from dynamicrubric.report.sweeps import Sweep, sweep_rows
 from dynamicrubric.report.updates import Update, update_rows
 from dynamicrubric.report.words import Answer
 
@@ -36,6 +38,8 @@ class Tables:
         grid: the G x P grid, a row a figure.
         coevolution: comparisons of generators on the same responses, and of P_2 under each.
         updates: generators before and after the policy updates under them.
+        honesty: what R_disc pays for, by arm and round.
+        sweeps: arms that differ in one setting of the anchors alone, along that setting.
     """
 
     points: Sequence[CurvePoint]
@@ -47,6 +51,8 @@ class Tables:
     grid: Sequence[GridRow]
     coevolution: Sequence[Answer]
     updates: Sequence[Update]
+    honesty: ByRound
+    sweeps: Sequence[Sweep]
 
 
 def write_tables(tables: Tables, folder: Path) -> tuple[Path, ...]:
@@ -70,6 +76,8 @@ def write_tables(tables: Tables, folder: Path) -> tuple[Path, ...]:
         "grid": (asdict(row) for row in tables.grid),
         "coevolution": (_answer(answer) for answer in tables.coevolution),
         "updates": update_rows(tables.updates),
+        "honesty": honesty_rows(tables.honesty),
+        "sweeps": sweep_rows(tables.sweeps),
     }
     return tuple(_write(folder / f"{name}.csv", found) for name, found in rows.items())
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from dynamicrubric.honesty.cells import Honesty, honesty_of
 from dynamicrubric.plan import Plan
 from dynamicrubric.report.cellfiles import EVALUATION, CellFiles
 from dynamicrubric.report.celltables import read_tables
@@ -18,6 +19,8 @@ from dynamicrubric.report.gridtable import grid_faults
 from dynamicrubric.report.rubricchange import RubricUse, rubric_use
 from dynamicrubric.stats import PromptValues
 
+ACCURACY: Final = "rank_accuracy"
+"""Has no curve, but values by prompt: with ties, the share of pairs scored the wrong way."""
 UPDATES: Final = ("delta_gap", "r_disc", "r_dir", "tie_rate")
 """Figures of a generator that are told before and after a policy's update; all have curves."""
 
@@ -27,7 +30,7 @@ class CellDigest:
     """What the report keeps of a cell.
 
     Attributes:
-        by_prompt: values by prompt of each metric that has a curve.
+        by_prompt: values by prompt of each metric that has a curve, and of `ACCURACY`.
         use: its rubrics.
         cost: what its training took.
         prompts: held-out prompts.
@@ -35,6 +38,7 @@ class CellDigest:
         extremes: most and least rewarded responses; None but in a path's last round.
         before: values by prompt of each figure of `UPDATES` before the policy's update; none in
             round 0 and in an arm without rubrics.
+        honesty: what R_disc pays its rubrics for.
     """
 
     by_prompt: Mapping[str, PromptValues]
@@ -44,6 +48,7 @@ class CellDigest:
     provenance: Mapping[str, object]
     extremes: Extremes | None
     before: Mapping[str, PromptValues]
+    honesty: Honesty
 
 
 @dataclass(frozen=True)
@@ -106,8 +111,9 @@ def gather(plan: Plan, root: Path) -> Gathered:
 def _digest(plan: Plan, files: CellFiles, is_end: bool) -> CellDigest:
     tables = read_tables(plan, files)
     return CellDigest(
-        by_prompt={metric: tables.by_prompt(metric) for metric in CURVES},
+        by_prompt={metric: tables.by_prompt(metric) for metric in (*CURVES, ACCURACY)},
         use=rubric_use(tables),
+        honesty=honesty_of(tables.responses, tables.rubrics, tables.verdicts),
         cost=cost_of(plan, files),
         prompts=int(tables.responses["prompt_id"].nunique()),
         provenance=dict(files.records[EVALUATION]["provenance"]),

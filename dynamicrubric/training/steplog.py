@@ -36,6 +36,7 @@ _TRL_METRICS: Final[dict[str, str]] = {
     "margin": "margin",
     "rewards/r_disc/mean": "r_disc",
     "rewards/r_anchor/mean": "r_anchor",
+    "rewards/r_gap/mean": "r_gap",
     "rewards/score/mean": "score",
     "rewards/true_quality/mean": "true_quality",
 }

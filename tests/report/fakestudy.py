@@ -51,11 +51,12 @@ class FakeStudy:
         prompts: int = 24,
         steps: int = 4,
         write: bool = True,
+        profile: str = "postcards",
     ) -> None:
         self.root = root
         self.prompts = prompts
         self.steps = steps
-        self.config = _config(arms, seeds, rounds, run, prompts, steps)
+        self.config = _config(arms, seeds, rounds, run, prompts, steps, profile)
         self.plan: Plan = expand(self.config)
         self.questions = {
             name: arm.question for name, arm in self.config.study.arms.items() if name in arms
@@ -319,10 +320,9 @@ def _config(
     run: tuple[Selection, ...] | None,
     prompts: int,
     steps: int,
+    profile: str,
 ) -> Config:
-    full = load_config(REPOSITORY / "profiles" / "postcards.yaml"
-                       if (REPOSITORY / "profiles" / "postcards.yaml").exists()
-                       else REPOSITORY / "params.yaml")  # fmt: skip
+    full = load_config(REPOSITORY / "profiles" / f"{profile}.yaml")
     chosen = {name: full.study.arms[name] for name in arms}
     study = full.study.model_copy(
         update={"rounds": rounds, "seeds": seeds, "arms": chosen, "groups": {}, "run": run}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NoReturn
 
@@ -35,6 +36,10 @@ class Language:
     def program(self, settings: VerifierConfig) -> ProgrammaticVerifier:
         """Return the program that reads checkable criteria."""
         return ProgrammaticVerifier(check, settings.error_rate, settings.failure_rate)
+
+    def shifted_anchors(self, source: str, anchors: Mapping[str, tuple[str, ...]]) -> NoReturn:
+        """Raise: there are no other lists than the prepared ones; the config refuses such arms."""
+        raise AssertionError("the world language has no anchors from another distribution")
 
     def rules(self, max_items: int) -> NoReturn:
         """Raise: no rubric was written by hand for all prompts; the config refuses such arms."""
