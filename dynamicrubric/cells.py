@@ -38,7 +38,7 @@ GeneratorSource = Literal["previous", "start"]
 class RubricSettings(Grown):
     """How rubrics are written, in training and in measurement."""
 
-    later: ClassVar = frozenset({"weights", "engine"})
+    later: ClassVar = frozenset({"weights", "engine", "constrained"})
     evaluator: EvaluatorKind
     min_items: Annotated[int, Field(ge=1)]
     max_items: Annotated[int, Field(ge=1)]
@@ -46,6 +46,8 @@ class RubricSettings(Grown):
     weights: RubricWeights = "written"
     engine: GeneratorEngine = IN_PROCESS
     """What writes them, but for the rollouts of the generator's own training."""
+    constrained: bool = False
+    """Whether it is kept to the form of a rubric; rollouts of that training never are."""
 
 
 class GeneratorTraining(Grown):

@@ -69,7 +69,7 @@ GeneratorUpdate = Literal["none", "once", "stale", "fresh", "upfront", "reverted
 class GeneratorConfig(Grown, GrpoConfig):
     """Training of the generator G."""
 
-    later: ClassVar = frozenset({"engine"})
+    later: ClassVar = frozenset({"engine", "constrained"})
 
     update: GeneratorUpdate
     """When G is trained: `none` (never), `once` (round 1), `stale` (each round on P_0's responses),
@@ -85,9 +85,17 @@ class GeneratorConfig(Grown, GrpoConfig):
     """Rubrics in one optimiser step: prompts_per_step x group_size."""
     engine: GeneratorEngine = IN_PROCESS
     """What writes the rubrics that score responses, in the policy's training and in measurement."""
+    constrained: bool = False
+    """Whether these rubrics are kept to the form of one, token by token. They come from another
+    distribution than the generator's own then, so its own training always samples freely."""
 
     @model_validator(mode="after")
     def _engine_suits_the_update(self) -> Self:
+        if isinstance(self.engine, OpenAI) and self.constrained:
+            raise ValueError(
+                "constrained is true with engine.kind 'openai', whose endpoints keep nothing to a "
+                "grammar that can be relied on: it can only be false"
+            )
         if isinstance(self.engine, OpenAI) and self.update != "none":
             raise ValueError(
                 f"engine.kind is 'openai' with update {self.update!r}, which trains the generator; "
@@ -272,6 +280,15 @@ class RecipeConfig(Section):
                 f"generator.update is {self.generator.update!r} with evaluator "
                 f"{self.evaluator!r}, where it can be {' or '.join(map(repr, allowed))}: "
                 f"{_REASONS[self.evaluator]}"
+            )
+        return self
+
+    @model_validator(mode="after")
+    def _there_is_a_generator_to_constrain(self) -> Self:
+        if self.generator.constrained and self.evaluator in ("oracle", "rule_based"):
+            raise ValueError(
+                f"generator.constrained is true with evaluator {self.evaluator!r}, which has no "
+                "generator: it can only be false"
             )
         return self
 

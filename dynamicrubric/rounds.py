@@ -40,6 +40,7 @@ def cell_recipe(
             sampling=arm.generator.sampling,
             weights=arm.weights,
             engine=arm.generator.engine,
+            constrained=arm.generator.constrained,
         ),
         verifier=arm.verifier,
         generator_from="start" if _reverts(arm, round_number) else "previous",

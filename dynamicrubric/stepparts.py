@@ -14,7 +14,7 @@ from dynamicrubric.plan import (
     PolicyTraining,
 )
 from dynamicrubric.prompts.roles import generator_messages
-from dynamicrubric.rubrics import render_rubric
+from dynamicrubric.rubrics import render_rubric, rubric_schema
 from dynamicrubric.seeds import derive_seed
 from dynamicrubric.worlds.base import World
 from dynamicrubric.worlds.noise import noisy_anchors
@@ -275,13 +275,20 @@ def dynamic_writer(cell: CellRecipe, generator_dir: Path, engines: Engines) -> D
 
     A generator that an endpoint serves is another model than the folder's, which nobody trains.
     """
+    from dynamicrubric.engines.base import Constrained
     from dynamicrubric.evaluators.writers import DynamicWriter
 
-    engine, sampling = cell.rubrics.engine, cell.rubrics.sampling
+    rubrics = cell.rubrics
+    engine, sampling = rubrics.engine, rubrics.sampling
     if isinstance(engine, OpenAI):
         return DynamicWriter(engines.chat(engine), None, sampling, ask=generator_messages)
-    sampler = engines.sampler("generator", engine, generator_dir)
-    return DynamicWriter(sampler.engine, sampler.tokenizer.generator_prompt, sampling)
+    constrained = rubrics.constrained
+    sampler = engines.sampler("generator", engine, generator_dir, constrained=constrained)
+    render = sampler.tokenizer.generator_prompt
+    if not constrained:
+        return DynamicWriter(sampler.engine, render, sampling)
+    schema = rubric_schema(min_items=rubrics.min_items, max_items=rubrics.max_items)
+    return DynamicWriter(Constrained(sampler.engine, schema), render, sampling)
 
 
 def writer_of(

@@ -162,7 +162,8 @@ def train_generator(
     prepared = load_prepared(Path(prepared_dir))
     with engines_of(prepared, engines) as opened:
         if cell.rubrics.evaluator == "static":
-            opened.make_room(cell.rubrics.engine, Path(generator_dir))
+            written = cell.rubrics
+            opened.make_room(written.engine, Path(generator_dir), constrained=written.constrained)
         if training is not None:
             sets = training_sets(cell, prepared, Path(responses_dir))
             rollout = GeneratorRollout(
@@ -266,6 +267,8 @@ def evaluate_round(
     cell = parse_recipe(recipe)
     prepared = load_prepared(Path(prepared_dir))
     with engines_of(prepared, engines) as opened:
+        if cell.rubrics.constrained:  # or the policy's vLLM child could not serve the generator
+            opened.make_room(cell.rubrics.engine, Path(generator_dir), constrained=True)
         sets = _heldout_sets(cell, prepared, Path(policy_dir), Path(start_policy_dir), opened)
         before = None if before_dir is None else Path(before_dir)
         _measure(cell, prepared, sets, Path(generator_dir), before, opened, Path(out_dir))

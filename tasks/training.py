@@ -34,12 +34,13 @@ def training_identity(
 def generator_identity(recipe: CellRecipe) -> dict[str, Any]:
     """Return what determines the content of the generator's training.
 
-    What serves the generator elsewhere is no part of it, since a training samples with the
-    trainer's own model; a static one's step also writes the rubrics that it keeps, by that engine.
+    What serves the generator elsewhere, and whether it is kept to a form there, is no part of it,
+    since a training samples freely with the trainer's own model; a static one's step also writes
+    the rubrics that it keeps, by that engine.
     """
     identity = training_identity(recipe, recipe.generator_training)
     if recipe.rubrics.evaluator != "static":
-        identity["rubrics"] = without(identity["rubrics"], frozenset({"engine"}))
+        identity["rubrics"] = without(identity["rubrics"], frozenset({"engine", "constrained"}))
     return identity
 
 

@@ -9,7 +9,6 @@ before it answers anything a probe has to show that vLLM computes what the adapt
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
 from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
@@ -18,17 +17,18 @@ from typing import Any, Final, NamedTuple, Self
 
 from dynamicrubric.config import VerifierConfig
 from dynamicrubric.engines.access import EndpointConfig, EndpointPlace
-from dynamicrubric.engines.base import GenerateEngine, PromptTokenizer, Verifier
+from dynamicrubric.engines.base import ConstrainableEngine, PromptTokenizer, Verifier
 from dynamicrubric.engines.bill import Bill, bill_of
 from dynamicrubric.engines.chattokenizer import ChatTokenizer
 from dynamicrubric.engines.endpoint import Endpoint
 from dynamicrubric.engines.identity import EngineIdentity, probe_prompt
-from dynamicrubric.engines.models import Models, is_adapter
+from dynamicrubric.engines.models import Models
 from dynamicrubric.engines.noise import undecided_band
 from dynamicrubric.engines.openai import OpenAIEngine
 from dynamicrubric.engines.places import EnginePlaces
 from dynamicrubric.engines.reading import VerdictReading
 from dynamicrubric.engines.reference import probe_of
+from dynamicrubric.engines.room import Room, rank_of
 from dynamicrubric.engines.tokenizer import load_tokenizer
 from dynamicrubric.engines.transformers import TransformersEngine
 from dynamicrubric.engines.verifier import Reading, checked_verifier
@@ -59,7 +59,7 @@ _PROBE_TOKENS: Final = 257
 class Sampler(NamedTuple):
     """What samples completions, and what its prompts are rendered with."""
 
-    engine: GenerateEngine
+    engine: ConstrainableEngine
     tokenizer: PromptTokenizer
 
 
@@ -77,7 +77,7 @@ class Engines:
         self._places = places or EnginePlaces()
         self._stack = ExitStack()
         self._children: dict[tuple[str, int], VllmEngine] = {}
-        self._room: dict[tuple[str, int], int] = {}
+        self._room: dict[tuple[str, int], Room] = {}
         self._verifiers: dict[str, Verifier] = {}
         self._identities: list[EngineIdentity] = []
         self._paid: list[tuple[EndpointPlace, Endpoint]] = []
@@ -100,6 +100,8 @@ class Engines:
         settings: PolicyEngine,
         checkpoint: Path,
         here: TransformersEngine | None = None,
+        *,
+        constrained: bool = False,
     ) -> Sampler:
         """Return what samples for a role.
 
@@ -108,6 +110,7 @@ class Engines:
             settings: which engine.
             checkpoint: the role's folder.
             here: the checkpoint in this process, if the step has loaded it already.
+            constrained: whether completions will be kept to a schema.
 
         Raises:
             UserError: no interpreter of vLLM's environment.
@@ -116,7 +119,8 @@ class Engines:
         if isinstance(settings, InProcess):
             engine = here or self.models.engine(checkpoint)
             return Sampler(engine, engine.tokenizer)
-        child, tokenizer = self._child(settings, _rank_of(checkpoint)), load_tokenizer(checkpoint)
+        child = self._child(settings, Room(rank_of(checkpoint), constrained))
+        tokenizer = load_tokenizer(checkpoint)
         view = VllmView(child, role, tokenizer, adapter=checkpoint, max_verdict_tokens=_NEVER_ASKED)
         model = here.model if here else self.models.load(checkpoint)
         prompt = child.probe_prompt()
@@ -125,7 +129,9 @@ class Engines:
         self._identities.append(view.identity)
         return Sampler(view, tokenizer)
 
-    def make_room(self, settings: GeneratorEngine, checkpoint: Path) -> None:
+    def make_room(
+        self, settings: GeneratorEngine, checkpoint: Path, *, constrained: bool = False
+    ) -> None:
         """Say that a checkpoint will be sampled from later than the base is asked.
 
         The child that is opened for the base has room for the adapter then, and none is opened
@@ -134,9 +140,10 @@ class Engines:
         Args:
             settings: the engine that will sample.
             checkpoint: a folder with an adapter of the same rank.
+            constrained: whether completions will be kept to a schema.
         """
         if isinstance(settings, Vllm):
-            self._room[_format(settings)] = _rank_of(checkpoint)
+            self._room[_format(settings)] = Room(rank_of(checkpoint), constrained)
 
     def chat(self, settings: OpenAI) -> OpenAIEngine:
         """Return an endpoint's model as the generator; it takes conversations alone."""
@@ -212,7 +219,7 @@ class Engines:
 
     def _vllm_verifier(self, engine: VllmVerifier, reading: VerdictReading) -> VllmView:
         return VllmView(
-            self._child(engine, 0),
+            self._child(engine, Room()),
             "verifier",
             self._tokenizer(engine),
             reading=reading,
@@ -239,17 +246,18 @@ class Engines:
         template = {} if thinks is None else {"enable_thinking": thinks}
         return ChatTokenizer.load(self.models.base_folder, **template)
 
-    def _child(self, settings: Vllm, rank: int) -> VllmEngine:
+    def _child(self, settings: Vllm, needed: Room) -> VllmEngine:
         """Return the child that serves the base in these settings, with room for an adapter."""
         key = _format(settings)
-        rank = max(rank, self._room.get(key, 0))
-        if key in self._children and self._children[key].config.lora_rank >= rank:
+        needed = needed.union(self._room.get(key, Room()))
+        if key in self._children and Room.of(self._children[key].config).holds(needed):
             return self._children[key]
         config = VllmConfig(
             **self._places.vllm.model_dump(),
             dtype=settings.dtype,
             max_model_len=settings.max_model_len,
-            lora_rank=rank,
+            lora_rank=needed.rank,
+            constrained=needed.constrained,
         )
         child = VllmEngine.load(
             "base",
@@ -283,12 +291,3 @@ def _with_band(identity: EngineIdentity, band: float) -> EngineIdentity:
 def _format(settings: Vllm) -> tuple[str, int]:
     """Return what roles that share a child have in common."""
     return settings.dtype, settings.max_model_len
-
-
-def _rank_of(checkpoint: Path) -> int:
-    """Return the rank of an adapter."""
-    assert is_adapter(checkpoint), f"{checkpoint}: the config lets vLLM serve adapters alone"
-    config: Mapping[str, Any] = json.loads(
-        (checkpoint / "adapter_config.json").read_text(encoding="utf-8")
-    )
-    return int(config["r"])

@@ -120,6 +120,25 @@ def test_roles_share_one_child_and_each_answers_by_its_own_adapter(
     assert "cost" not in document
 
 
+@pytest.mark.parametrize(("told_before", "number"), [(True, 1), (False, 2)])
+def test_role_that_is_kept_to_a_form_shares_a_child_that_was_started_for_it(
+    models: Models,
+    adapters: dict[str, Path],
+    vllm: EnginePlaces,
+    told_before: bool,
+    number: int,
+) -> None:
+    generator = adapters["generator"]
+    with Engines(models, vllm) as engines:
+        if told_before:
+            engines.make_room(SETTINGS, generator, constrained=True)
+        engines.sampler("policy", SETTINGS, adapters["policy"])
+        engines.sampler("generator", SETTINGS, generator, constrained=True)
+        engines.sampler("generator", SETTINGS, generator)
+        assert len(children()) == number
+    assert children() == []
+
+
 def test_adapter_that_vllm_takes_and_does_not_apply_is_a_broken_instrument(
     models: Models,
     adapters: dict[str, Path],
