@@ -31,6 +31,7 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
+from dynamicrubric.boundary import run_with_boundary
 from dynamicrubric.config import Sampling
 from dynamicrubric.data.rows import AnchorRow
 from dynamicrubric.data.sources import Reading, open_sources
@@ -186,4 +187,4 @@ def show(ways: dict[str, Written]) -> None:
 
 
 if __name__ == "__main__":
-    typer.run(main)
+    sys.exit(run_with_boundary(lambda: typer.run(main)))

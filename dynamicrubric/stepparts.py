@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from transformers import PreTrainedModel
 
     from dynamicrubric.engines.choice import Engines, Sampler
+    from dynamicrubric.engines.identity import EngineIdentity
     from dynamicrubric.engines.transformers import TransformersEngine
     from dynamicrubric.evaluation import SampledSet
     from dynamicrubric.evaluators.judging import Judging, ResponseSet
@@ -126,8 +127,12 @@ def judging_of(
         world: whose verifier judges.
         engines: the step's engines, of which a verifier that is a language model is one.
     """
+    from dynamicrubric.engines.identity import EngineIdentity
     from dynamicrubric.evaluators.judging import Judging
 
+    if cell.verifier.kind == "programmatic":
+        rates = {name: getattr(cell.verifier, name) for name in ("error_rate", "failure_rate")}
+        engines.note(EngineIdentity("verifier", f"named:{world.name}", "programmatic", rates))
     return Judging(
         verifier=world.verifier(cell.verifier, engines),
         min_items=cell.rubrics.min_items,
@@ -136,6 +141,15 @@ def judging_of(
         max_unscored_rate=cell.verifier.max_unscored_rate,
         equal_weights=cell.rubrics.weights == "equal",
     )
+
+
+def trainer_of(role: str, start: Path, engines: Engines) -> EngineIdentity:
+    """Return what sampled a training's own rollouts: the model that it trains, by where it began.
+
+    A rollout's weights are the start's after as many updates as its `step` less one.
+    """
+    weights = "the checkpoint's, after `step` - 1 updates of this training"
+    return engines.models.identity(role, start, weights=weights)
 
 
 def known_quality(world: World) -> Callable[[str, str], float]:

@@ -27,6 +27,7 @@ from dynamicrubric.stepparts import (
     keep_rubrics,
     policy_rollout,
     sample_sets,
+    trainer_of,
     training_sets,
     with_kl,
     write_sets,
@@ -158,7 +159,7 @@ def train_generator(
     from dynamicrubric.training.rollout import billed
 
     cell = parse_recipe(recipe)
-    training = cell.generator_training
+    training, start = cell.generator_training, Path(generator_dir)
     prepared = load_prepared(Path(prepared_dir))
     with engines_of(prepared, engines) as opened:
         if cell.rubrics.evaluator == "static":
@@ -195,6 +196,8 @@ def train_generator(
             )
             generator_dir = out_dir
         if processes.is_first():
+            if training is not None:
+                opened.note(trainer_of("generator", start, opened))
             if cell.rubrics.evaluator == "static":
                 keep_rubrics(cell, Path(generator_dir), prepared, opened, Path(out_dir))
             opened.write(Path(out_dir), with_cost=training is None)
@@ -245,6 +248,7 @@ def train_policy(
             models=opened.models,
         )
         if processes.is_first():
+            opened.note(trainer_of("policy", Path(policy_dir), opened))
             opened.write(Path(out_dir), with_cost=False)
 
 
@@ -362,4 +366,5 @@ def evaluate_grid(
                     quality,
                     (cell.seed, rounds[policy], "evaluate"),
                 )
+        opened.write(Path(out_dir), with_cost=True)
     write_grid(measured, Path(out_dir))

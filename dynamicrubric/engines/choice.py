@@ -49,7 +49,7 @@ from dynamicrubric.enginesettings import (
 )
 
 ENGINES_FILE: Final = "engines.json"
-"""In a step's artefact: which engines beside its own process answered, and what they were paid."""
+"""In a step's artefact: which engines answered in it, and what endpoints were paid."""
 _NEVER_ASKED: Final = 1 << 16
 """Room for verdicts of a role that gives none: no reason to refuse a frame that opens thinking."""
 _PROBE_TOKENS: Final = 257
@@ -118,6 +118,7 @@ class Engines:
         """
         if isinstance(settings, InProcess):
             engine = here or self.models.engine(checkpoint)
+            self.note(self.models.identity(role, checkpoint))
             return Sampler(engine, engine.tokenizer)
         child = self._child(settings, Room(rank_of(checkpoint), constrained))
         tokenizer = load_tokenizer(checkpoint)
@@ -126,7 +127,7 @@ class Engines:
         prompt = child.probe_prompt()
         expected, base = probe_of(model, prompt), probe_of(self.models.base(), prompt)
         view.verify_adapter(expected, base, self._tolerance(settings.dtype))
-        self._identities.append(view.identity)
+        self.note(view.identity)
         return Sampler(view, tokenizer)
 
     def make_room(
@@ -148,7 +149,7 @@ class Engines:
     def chat(self, settings: OpenAI) -> OpenAIEngine:
         """Return an endpoint's model as the generator; it takes conversations alone."""
         engine = OpenAIEngine(self._endpoint(settings.model), role="generator", top_logprobs=0)
-        self._identities.append(engine.identity)
+        self.note(engine.identity)
         return engine
 
     def verifier(self, settings: VerifierConfig) -> Verifier:
@@ -163,6 +164,11 @@ class Engines:
             self._verifiers[name] = self._open_verifier(settings)
         return self._verifiers[name]
 
+    def note(self, identity: EngineIdentity) -> None:
+        """Have an engine in the artefact's list of those that answered; each stands there once."""
+        if identity not in self._identities:
+            self._identities.append(identity)
+
     def spent(self) -> dict[str, float]:
         """Return what endpoints were paid since the last call, as metrics; none without any."""
         now = self._bill()
@@ -170,7 +176,7 @@ class Engines:
         return since.as_metrics() if self._paid else {}
 
     def write(self, out_dir: Path, *, with_cost: bool) -> None:
-        """Say in an artefact which engines beside this process made it; nothing if none did.
+        """Say in an artefact which engines answered in its making; nothing if none did.
 
         Args:
             out_dir: the artefact.
@@ -210,11 +216,14 @@ class Engines:
                 coverage_floor=settings.coverage_floor,
                 undecided_band=settings.undecided_band,
             )
-            return checked_verifier(self.models.base(), self._tokenizer(engine), packed)
+            verifier = checked_verifier(self.models.base(), self._tokenizer(engine), packed)
+            band = verifier.undecided_band
+            self.note(self.models.identity("verifier", undecided_band=band))
+            return verifier
         if settings.undecided_band is None:
             opened.reading = replace(reading, coverage_floor=0.0)
             opened.reading = replace(reading, undecided_band=undecided_band(opened))
-        self._identities.append(_with_band(opened.identity, opened.reading.undecided_band))
+        self.note(_with_band(opened.identity, opened.reading.undecided_band))
         return opened
 
     def _vllm_verifier(self, engine: VllmVerifier, reading: VerdictReading) -> VllmView:
