@@ -39,7 +39,9 @@ GeneratorSource = Literal["previous", "start"]
 class RubricSettings(Grown):
     """How rubrics are written, in training and in measurement."""
 
-    later: ClassVar = frozenset({"weights", "engine", "reward_model", "judge_texts", "orders"})
+    later: ClassVar = frozenset(
+        {"weights", "engine", "reward_model", "judge_texts", "orders", "constrained"}
+    )
     evaluator: EvaluatorKind
     min_items: Annotated[int, Field(ge=1)]
     max_items: Annotated[int, Field(ge=1)]
@@ -53,6 +55,8 @@ class RubricSettings(Grown):
     """Hash of what a language model that rates is asked with."""
     orders: Annotated[int, Field(ge=1)] = 1
     """In how many orders the set is shown, likewise."""
+    constrained: bool = False
+    """Whether it is kept to the form of a rubric; rollouts of that training never are."""
 
 
 class GeneratorTraining(Grown):

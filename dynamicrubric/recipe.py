@@ -64,7 +64,7 @@ GeneratorUpdate = Literal["none", "once", "stale", "fresh", "upfront", "reverted
 class GeneratorConfig(Grown, GrpoConfig):
     """Training of the generator G."""
 
-    later: ClassVar = frozenset({"engine", "orders"})
+    later: ClassVar = frozenset({"engine", "orders", "constrained"})
 
     update: GeneratorUpdate
     """When G is trained: `none` (never), `once` (round 1), `stale` (each round on P_0's responses),
@@ -83,9 +83,17 @@ class GeneratorConfig(Grown, GrpoConfig):
     orders: Annotated[int, Field(ge=1, le=16)] = 1
     """In how many orders it is shown a response set whose responses it scores; the rubrics of
     several are averaged into one. Its own training shows each set as it was sampled."""
+    constrained: bool = False
+    """Whether these rubrics are kept to the form of one, token by token. They come from another
+    distribution than the generator's own then, so its own training always samples freely."""
 
     @model_validator(mode="after")
     def _engine_suits_the_update(self) -> Self:
+        if isinstance(self.engine, OpenAI) and self.constrained:
+            raise ValueError(
+                "constrained is true with engine.kind 'openai', whose endpoints keep nothing to a "
+                "grammar that can be relied on: it can only be false"
+            )
         if isinstance(self.engine, OpenAI) and self.update != "none":
             raise ValueError(
                 f"engine.kind is 'openai' with update {self.update!r}, which trains the generator; "
@@ -329,6 +337,15 @@ class RecipeConfig(Grown):
             raise ValueError(
                 f"there is no reward_model with evaluator {self.evaluator!r}, which scores by one: "
                 "{steps, batch_size, learning_rate} to train it, or {checkpoint}"
+            )
+        return self
+
+    @model_validator(mode="after")
+    def _there_is_a_generator_to_constrain(self) -> Self:
+        if self.generator.constrained and self.evaluator in ("oracle", "rule_based"):
+            raise ValueError(
+                f"generator.constrained is true with evaluator {self.evaluator!r}, which has no "
+                "generator: it can only be false"
             )
         return self
 

@@ -46,6 +46,7 @@ def cell_recipe(
             reward_model=_reward_checkpoint(arm),
             judge_texts=judge_texts_hash() if arm.evaluator in RATED else "",
             orders=arm.generator.orders,
+            constrained=arm.generator.constrained,
         ),
         verifier=arm.verifier,
         generator_from="start" if _reverts(arm, round_number) else "previous",

@@ -298,6 +298,35 @@ def holm(p_values: Sequence[float | None]) -> tuple[float | None, ...]:
     return tuple(corrected)
 
 
+def share_interval(count: int, total: int) -> tuple[float, float]:
+    """Return Wilson's (1927) interval of a share at `LEVEL` confidence.
+
+    For independent yes-or-no rows of one sample, where a share near 0 or 1 is what is hoped for:
+    mean +- t standard errors would be a point there. It is the set of shares that a test by the
+    normal approximation does not reject, so it stays within 0 and 1.
+
+    Args:
+        count: rows that are so.
+        total: all of them, at least one.
+
+    Raises:
+        ValueError: no row, or a count outside 0 to `total`.
+
+    >>> [round(end, 4) for end in share_interval(8, 10)], share_interval(5, 5)[1]
+    ([0.4902, 0.9433], 1.0)
+    """
+    # Imported here: what imports this module has to stay fast.
+    from scipy.special import ndtri
+
+    if total < 1 or not 0 <= count <= total:
+        raise ValueError(f"a share of 1 row or more expected, got {count} of {total}")
+    z2, share = float(ndtri((1.0 + LEVEL) / 2.0)) ** 2, count / total
+    centre = (share + z2 / (2 * total)) / (1 + z2 / total)
+    half = math.sqrt(z2 * (share * (1 - share) / total + z2 / (4 * total**2))) / (1 + z2 / total)
+    low, high = max(0.0, centre - half), min(1.0, centre + half)
+    return (0.0 if count == 0 else low, 1.0 if count == total else high)
+
+
 def _with_interval(
     mean: float, variance: float, degrees: float, over: Over, effect: float, lacking: str = ""
 ) -> Estimate:

@@ -15,7 +15,7 @@ from dynamicrubric.plan import (
     PolicyTraining,
 )
 from dynamicrubric.prompts.roles import generator_messages
-from dynamicrubric.rubrics import render_rubric
+from dynamicrubric.rubrics import render_rubric, rubric_schema
 from dynamicrubric.scoredparts import scored_rollout
 from dynamicrubric.seeds import derive_seed
 from dynamicrubric.worlds.base import World
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from transformers import PreTrainedModel
 
     from dynamicrubric.engines.choice import Engines, Sampler
+    from dynamicrubric.engines.identity import EngineIdentity
     from dynamicrubric.engines.transformers import TransformersEngine
     from dynamicrubric.evaluation import SampledSet
     from dynamicrubric.evaluators.judging import Judging, ResponseSet
@@ -162,8 +163,12 @@ def judging_of(
         world: whose verifier judges.
         engines: the step's engines, of which a verifier that is a language model is one.
     """
+    from dynamicrubric.engines.identity import EngineIdentity
     from dynamicrubric.evaluators.judging import Judging
 
+    if cell.verifier.kind == "programmatic":
+        rates = {name: getattr(cell.verifier, name) for name in ("error_rate", "failure_rate")}
+        engines.note(EngineIdentity("verifier", f"named:{world.name}", "programmatic", rates))
     return Judging(
         verifier=world.verifier(cell.verifier, engines),
         min_items=cell.rubrics.min_items,
@@ -172,6 +177,15 @@ def judging_of(
         max_unscored_rate=cell.verifier.max_unscored_rate,
         equal_weights=cell.rubrics.weights == "equal",
     )
+
+
+def trainer_of(role: str, start: Path, engines: Engines) -> EngineIdentity:
+    """Return what sampled a training's own rollouts: the model that it trains, by where it began.
+
+    A rollout's weights are the start's after as many updates as its `step` less one.
+    """
+    weights = "the checkpoint's, after `step` - 1 updates of this training"
+    return engines.models.identity(role, start, weights=weights)
 
 
 def known_quality(world: World) -> Callable[[str, str], float]:
@@ -319,13 +333,20 @@ def dynamic_writer(cell: CellRecipe, generator_dir: Path, engines: Engines) -> D
 
     A generator that an endpoint serves is another model than the folder's, which nobody trains.
     """
+    from dynamicrubric.engines.base import Constrained
     from dynamicrubric.evaluators.writers import DynamicWriter
 
-    engine, sampling = cell.rubrics.engine, cell.rubrics.sampling
+    rubrics = cell.rubrics
+    engine, sampling = rubrics.engine, rubrics.sampling
     if isinstance(engine, OpenAI):
         return DynamicWriter(engines.chat(engine), None, sampling, ask=generator_messages)
-    sampler = engines.sampler("generator", engine, generator_dir)
-    return DynamicWriter(sampler.engine, sampler.tokenizer.generator_prompt, sampling)
+    constrained = rubrics.constrained
+    sampler = engines.sampler("generator", engine, generator_dir, constrained=constrained)
+    render = sampler.tokenizer.generator_prompt
+    if not constrained:
+        return DynamicWriter(sampler.engine, render, sampling)
+    schema = rubric_schema(min_items=rubrics.min_items, max_items=rubrics.max_items)
+    return DynamicWriter(Constrained(sampler.engine, schema), render, sampling)
 
 
 def in_orders(writer: RubricWriter, cell: CellRecipe, judging: Judging) -> RubricWriter:

@@ -30,6 +30,7 @@ from dynamicrubric.stepparts import (
     keep_rubrics,
     policy_rollout,
     sample_sets,
+    trainer_of,
     training_sets,
     with_kl,
     write_sets,
@@ -163,7 +164,7 @@ def train_generator(
     from dynamicrubric.training.rollout import billed
 
     cell = parse_recipe(recipe)
-    training = cell.generator_training
+    training, start = cell.generator_training, Path(generator_dir)
     prepared = load_prepared(Path(prepared_dir))
     with engines_of(prepared, engines) as opened:
         if cell.reward_training is not None:
@@ -179,7 +180,8 @@ def train_generator(
             )
             return
         if cell.rubrics.evaluator in KEEPS_RUBRICS:
-            opened.make_room(cell.rubrics.engine, Path(generator_dir))
+            written = cell.rubrics
+            opened.make_room(written.engine, Path(generator_dir), constrained=written.constrained)
         if training is not None:
             sets = training_sets(cell, prepared, Path(responses_dir))
             rollout = generator_rollout(cell, training, prepared, sets, opened)
@@ -203,6 +205,8 @@ def train_generator(
             )
             generator_dir = out_dir
         if processes.is_first():
+            if training is not None:
+                opened.note(trainer_of("generator", start, opened))
             if cell.rubrics.evaluator in KEEPS_RUBRICS:
                 keep_rubrics(cell, Path(generator_dir), prepared, opened, Path(out_dir))
             opened.write(Path(out_dir), with_cost=training is None)
@@ -253,6 +257,7 @@ def train_policy(
             models=opened.models,
         )
         if processes.is_first():
+            opened.note(trainer_of("policy", Path(policy_dir), opened))
             opened.write(Path(out_dir), with_cost=False)
 
 
@@ -275,6 +280,8 @@ def evaluate_round(
     cell = parse_recipe(recipe)
     prepared = load_prepared(Path(prepared_dir))
     with engines_of(prepared, engines) as opened:
+        if cell.rubrics.constrained:  # or the policy's vLLM child could not serve the generator
+            opened.make_room(cell.rubrics.engine, Path(generator_dir), constrained=True)
         sets = _heldout_sets(cell, prepared, Path(policy_dir), Path(start_policy_dir), opened)
         before = None if before_dir is None else Path(before_dir)
         _measure(cell, prepared, sets, Path(generator_dir), before, opened, Path(out_dir))
@@ -373,4 +380,5 @@ def evaluate_grid(
                     quality,
                     (cell.seed, rounds[policy], "evaluate"),
                 )
+        opened.write(Path(out_dir), with_cost=True)
     write_grid(measured, Path(out_dir))

@@ -12,6 +12,7 @@ from typing import Final
 
 from dynamicrubric.config import Config, PretrainedConfig, RecipeConfig
 from dynamicrubric.engines.meta import ModelSize
+from dynamicrubric.engines.packing import room_behind
 from dynamicrubric.engines.transformers import MAX_BATCH_LOGITS, MAX_BATCH_ROWS, MAX_BATCH_TOKENS
 from dynamicrubric.engines.verifier import GPU_BUDGET
 from dynamicrubric.evaluatorkinds import KEEPS_RUBRICS
@@ -190,16 +191,17 @@ class Memory:
     def _verdicts(self, num_rubrics: int) -> dict[str, float]:
         """Return a packed pass: its row's activations, and the largest block's scores in float32.
 
-        A block (`engines.packed`) is one response with the questions of all rubrics about it, no
-        longer together than the rubrics; a response beyond the budget has one question a pass.
+        A block (`engines.packed`) is one response with the questions of all rubrics about it, or as
+        many of them as there is room for behind it.
         """
         if self.recipe.verifier.kind != "language_model":
             return {}
         budget, judged = GPU_BUDGET.tokens, self.lengths.judged
-        prefix = min(judged, budget // 2)
-        asked = min(num_rubrics * self.lengths.generator_out, budget - prefix)
-        pairs = max(prefix * asked, judged * QUESTION_TOKENS)
-        tokens = max(budget, judged + QUESTION_TOKENS)
+        prefixes = {judged, min(judged, budget // 2)}  # the most pairs, if shorter ones are judged
+        room = {prefix: max(room_behind(prefix, budget), QUESTION_TOKENS) for prefix in prefixes}
+        asked = num_rubrics * self.lengths.asked
+        pairs = max(prefix * min(asked, room[prefix]) for prefix in prefixes)
+        tokens = max(budget, judged + room[judged])
         scores = self.size.num_heads * pairs * FLOAT32
         return {"verdicts": tokens * self.size.layer_bytes + scores}
 

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping
 from typing import Final, NamedTuple
 
 from dynamicrubric.config import RecipeConfig, RuntimeConfig
+from dynamicrubric.engines.packing import room_behind
 from dynamicrubric.engines.ready import check_ready
 from dynamicrubric.engines.verifier import GPU_BUDGET
 from dynamicrubric.enginesettings import Vllm
@@ -49,9 +50,7 @@ def ready_checks(plan: Plan, runtime: RuntimeConfig) -> Iterator[Check]:
         try:
             check_ready([cell.recipe], runtime)
         except UserError as error:
-            expected = f"; expected {error.expected}" if error.expected else ""
-            got = f"{error.doing}: {error.got}{expected}"
-            found[Check("engines", "problem", got, error.remedy or "")] = None
+            found[Check.refused("engines", error)] = None
     yield from found
 
 
@@ -152,5 +151,6 @@ def judging_checks(arms: Arms) -> Iterator[Check]:
             "verdicts",
             "note",
             f"a prompt and response of up to {max(judged):,} tokens: one beyond "
-            f"{GPU_BUDGET.tokens:,} is read again for each criterion",
+            f"{GPU_BUDGET.tokens:,} is read again for every "
+            f"{room_behind(max(judged), GPU_BUDGET.tokens):,} tokens of criteria",
         )

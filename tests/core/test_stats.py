@@ -21,6 +21,7 @@ from dynamicrubric.stats import (
     holm,
     prompt_means,
     resampled_variances,
+    share_interval,
     superiority,
 )
 
@@ -343,3 +344,15 @@ def test_paired_of_seeds_with_other_prompts_is_refused():
 def test_prompt_means_leave_out_what_is_unscored():
     rows = [("a", 1.0), ("a", math.nan), ("a", 0.0), ("b", None)]
     assert prompt_means(rows) == {"a": 0.5, "b": None}
+
+
+@pytest.mark.parametrize(("count", "total"), [(0, 10), (8, 10), (263, 300), (1, 1)])
+def test_share_interval_is_wilsons(count: int, total: int) -> None:
+    expected = reference.binomtest(count, total).proportion_ci(0.95, method="wilson")
+    assert share_interval(count, total) == pytest.approx((expected.low, expected.high), abs=1e-9)
+
+
+@pytest.mark.parametrize(("count", "total"), [(0, 0), (-1, 3), (4, 3)])
+def test_share_of_nothing_has_no_interval(count: int, total: int) -> None:
+    with pytest.raises(ValueError, match="1 row or more"):
+        share_interval(count, total)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from pathlib import Path
 from typing import Any
 
@@ -9,9 +10,12 @@ import pytest
 
 from dynamicrubric.config import Config, merge
 from dynamicrubric.engines.meta import ModelSize
+from dynamicrubric.engines.verifier import GPU_BUDGET
 from dynamicrubric.preflight.facts import Phase
-from dynamicrubric.preflight.lengths import Lengths, longest_texts
+from dynamicrubric.preflight.lengths import MAX_CRITERION_LETTERS, Lengths, longest_texts
 from dynamicrubric.preflight.memory import HEAD_TILE, Memory
+from dynamicrubric.preflight.work import PACKED_TOKENS
+from dynamicrubric.rubrics import parse_rubric
 from dynamicrubric.yamlio import load_yaml
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -21,8 +25,8 @@ SIZE = ModelSize(
     layer_bytes=5000.0, outer_bytes=100.0,
 )  # fmt: skip
 LENGTHS = Lengths(
-    policy_in=100, policy_out=50, generator_in=500, generator_out=80, judged=300, warm_policy=0,
-    warm_generator=400,
+    policy_in=100, policy_out=50, generator_in=500, generator_out=80, judged=300, asked=90,
+    warm_policy=0, warm_generator=400,
 )  # fmt: skip
 
 
@@ -123,6 +127,39 @@ def test_sampling_holds_as_many_rows_as_there_are_requests_or_as_the_engine_take
 def test_highest_moment_is_what_a_step_needs_on_top_of_what_it_holds() -> None:
     phase = Phase("x", 1.0, 2.0, 3.0, 4.0, {"a": 5.0, "b": 7.0, "c": 6.0})
     assert (phase.held, phase.highest, phase.total) == (10.0, "b", 17.0)
+
+
+@pytest.mark.parametrize(
+    ("judged", "asked", "pairs", "tokens"),
+    [
+        (300, 90, 300 * 90 * 4, 8192),
+        (6000, 2000, 4096 * 4096, 8192),  # one of 4,096 tokens has more questions beside it
+        (16_000, 2000, 4096 * 4096, 16_000 + 1024),
+    ],
+)
+def test_verdicts_take_a_row_and_the_scores_of_its_largest_block(
+    judged: int, asked: int, pairs: int, tokens: int
+) -> None:
+    config = config_of("smollm2")
+    lengths = LENGTHS._replace(judged=judged, asked=asked)
+    found = Memory(SIZE, config, config.recipe, lengths).phases()
+    phase = next(one for one in found if one.step == "train_generator")
+    assert config.recipe.generator.group_size == 4
+    assert phase.moments["verdicts"] == tokens * 5000 + 8 * pairs * 4
+
+
+def test_parts_that_are_shown_add_up_to_the_total_that_is_compared() -> None:
+    third = 2**30 / 3
+    phase = Phase("x", third, third, third, third, {"a": third}, process=third, tasks=3)
+    assert phase.parts == (0.34,) * 6
+    assert (phase.one, phase.all) == (2.04, 6.12)
+    assert phase.one >= phase.total / 2**30
+
+
+def test_longest_criterion_is_the_parsers() -> None:
+    default = inspect.signature(parse_rubric).parameters["max_criterion_chars"].default
+    assert default == MAX_CRITERION_LETTERS
+    assert GPU_BUDGET.tokens == PACKED_TOKENS
 
 
 def test_lengths_of_the_paper_are_8k_and_24k() -> None:

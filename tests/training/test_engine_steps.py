@@ -132,7 +132,7 @@ def test_round_is_sampled_and_written_by_vllm_and_judged_by_an_endpoint(
     roles = [
         one["role"] for one in json.loads((trained / "engines.json").read_text("utf-8"))["engines"]
     ]
-    assert roles == ["generator", "verifier"]
+    assert roles == ["generator", "verifier", "policy"]
 
     measured = out_dir(tmp_path, "evaluation")
     steps.evaluate_round(
@@ -167,6 +167,11 @@ def test_static_generator_is_trained_and_writes_beside_one_child(
         work_dir=str(tmp_path / "work"), checkpoint_every_steps=1, engines=places,
     )  # fmt: skip
     engines = json.loads((trained / "engines.json").read_text("utf-8"))["engines"]
-    assert [one["role"] for one in engines] == ["verifier", "generator"]
-    assert engines[1]["checkpoint"].startswith(f"{engines[0]['checkpoint']}+")
+    # The verifier, the trainer's own model, and what wrote the kept rubrics after the training.
+    assert [one["role"] for one in engines] == ["verifier", "generator", "generator"]
+    start, written = (
+        f"{engines[0]['checkpoint']}+{checkpoint_hash(folder)}"
+        for folder in (world.folder("generator"), trained)
+    )
+    assert [one["checkpoint"] for one in engines[1:]] == [start, written]
     assert starts.read_text().split() == ["started"]
