@@ -15,7 +15,7 @@ from dynamicrubric.evaluation import MeasuredSet, SampledSet
 from dynamicrubric.evaluators.judging import Job, JudgedSet, Judging
 from dynamicrubric.rewards import r_anchor
 from dynamicrubric.seeds import derive_seed
-from dynamicrubric.theory import delta_gap, ordered_pairs, rank_accuracy
+from dynamicrubric.theory import PairDistribution, Reference, delta_gap, pairs, rank_accuracy
 from dynamicrubric.types import Mean, mean_of
 
 
@@ -82,6 +82,6 @@ def _row(sampled: SampledSet, ranked: JudgedSet) -> dict[str, Any]:
     }
 
 
-def _pairs(judged: JudgedSet) -> tuple[tuple[int, int], ...]:
-    """Return the pairs of a list, which is ranked best first and has no ties."""
-    return ordered_pairs([-float(place) for place in range(len(judged.scores))])
+def _pairs(judged: JudgedSet) -> PairDistribution:
+    """Return P over a list, which is ranked best first and has no ties."""
+    return pairs(Reference.of_ranks(range(1, len(judged.scores) + 1)))
