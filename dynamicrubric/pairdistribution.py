@@ -115,14 +115,14 @@ class PairDistribution:
         """How many pairs there are."""
         return len(self.pairs)
 
-    def mean(self, values: NDArray[np.generic]) -> FloatArray:
+    def mean(self, values: NDArray[np.bool_] | FloatArray) -> FloatArray:
         """Return the mean under P of values by pair, shape (number of pairs, ...).
 
         Where all pairs count the same it is the plain mean, to the last bit.
         """
         if self.choice != "margin":
             return np.asarray(values.mean(axis=0), dtype=np.float64)
-        return np.asarray(self.probabilities @ values, dtype=np.float64)
+        return np.asarray(self.probabilities @ values.astype(np.float64), dtype=np.float64)
 
     @property
     def text(self) -> str:

@@ -15,6 +15,8 @@ from dynamicrubric.report.csvtables import Tables, write_tables
 from dynamicrubric.report.curves import curve_points
 from dynamicrubric.report.differences import Difference
 from dynamicrubric.report.findings import findings
+from dynamicrubric.report.gapfigures import gap_figures
+from dynamicrubric.report.gapsection import gap_section
 from dynamicrubric.report.gather import Gathered
 from dynamicrubric.report.gridsection import coevolution_answers, coevolution_section
 from dynamicrubric.report.outcomes import OutcomeTable
@@ -76,6 +78,7 @@ def write_report(material: Material, results: Path) -> Path:
     )
     section = coevolution_section(material.coevolution, folder / PLOTS, material.mark)
     updates = updates_section(tables.updates, material.outcomes.arms, folder / PLOTS, material.mark)
+    parts = gap_section(tables.gap, folder / PLOTS, material.mark)
     write_tables(tables, folder / TABLE_FILES)
     content = PageContent(
         questions={
@@ -91,7 +94,7 @@ def write_report(material: Material, results: Path) -> Path:
         settings=_settings(material),
         faults=material.gathered.faults,
         mark=material.mark,
-        sections=[section, *updates, *material.sections],
+        sections=[section, *parts, *updates, *material.sections],
         quality_known=any(
             row.n_scored for row in material.outcomes.rows if row.metric == "true_quality"
         ),
@@ -118,6 +121,7 @@ def _tables(material: Material) -> Tables:
         grid=material.coevolution.table.rows,
         coevolution=coevolution_answers(material.coevolution),
         updates=updates_of(gathered),
+        gap=gap_figures(outcomes, gathered),
     )
 
 

@@ -13,6 +13,7 @@ from dynamicrubric.report.costs import COSTS, Cost
 from dynamicrubric.report.curves import CurvePoint
 from dynamicrubric.report.extremes import Extremes
 from dynamicrubric.report.findings import Finding
+from dynamicrubric.report.gapfigures import GapFigures, item_rows, part_rows
 from dynamicrubric.report.gridtable import GridRow
 from dynamicrubric.report.rubricchange import RubricUse
 from dynamicrubric.report.updates import Update, update_rows
@@ -36,6 +37,7 @@ class Tables:
         grid: the G x P grid, a row a figure.
         coevolution: comparisons of generators on the same responses, and of P_2 under each.
         updates: generators before and after the policy updates under them.
+        gap: the parts of Delta_gap by arm and round, and by item.
     """
 
     points: Sequence[CurvePoint]
@@ -47,6 +49,7 @@ class Tables:
     grid: Sequence[GridRow]
     coevolution: Sequence[Answer]
     updates: Sequence[Update]
+    gap: GapFigures
 
 
 def write_tables(tables: Tables, folder: Path) -> tuple[Path, ...]:
@@ -70,6 +73,8 @@ def write_tables(tables: Tables, folder: Path) -> tuple[Path, ...]:
         "grid": (asdict(row) for row in tables.grid),
         "coevolution": (_answer(answer) for answer in tables.coevolution),
         "updates": update_rows(tables.updates),
+        "gap_parts": part_rows(tables.gap),
+        "gap_items": item_rows(tables.gap),
     }
     return tuple(_write(folder / f"{name}.csv", found) for name, found in rows.items())
 
