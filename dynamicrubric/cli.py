@@ -1,4 +1,4 @@
-"""Command line of the library: `validate`, `plan`, `preflight`, `explain`, `data` and `hub`.
+"""Command line of the library: validate, plan, preflight, audit, explain, data and hub.
 
 They read settings and artefacts, `plan` also the records of what was run here: no model, no heavy
 library, an answer in a second or two. `preflight` alone imports torch, to count parameters.
@@ -93,6 +93,25 @@ def preflight(
     if gpus is not None and gpu_memory is None:
         raise typer.BadParameter("needs --gpu-memory", param_hint="--gpus")
     run_preflight(profile, gpus, gpu_memory, as_json)
+
+
+@app.command()
+def audit(
+    params: ParamsOption = Path("params.yaml"),
+    out: Annotated[
+        Path, typer.Option("--out", help="Folder of the page, its picture and tables.")
+    ] = Path("results/audit"),
+    partial: Annotated[
+        bool, typer.Option("--partial", help="Without the seeds that are not measured yet.")
+    ] = False,
+) -> None:
+    """Audit the paper's bound (Eq. 45): is there one beta, does the objective raise the gap?
+
+    Reads what the stages `audit@SEED` measured (study.audit in params.yaml) and trains nothing.
+    """
+    from dynamicrubric.audit_command import run_audit
+
+    run_audit(params, out, partial=partial)
 
 
 def _show(config: Config, study: Plan, root: Path) -> None:

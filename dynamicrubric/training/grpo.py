@@ -38,6 +38,7 @@ from dynamicrubric.training.console import quiet_libraries, without_printer
 from dynamicrubric.training.logprobs import completions_only
 from dynamicrubric.training.rollout import Rollout, RolloutBatch
 from dynamicrubric.training.rows import groups_per_process, row_order, whole_groups
+from dynamicrubric.training.snapshots import SnapshotCallback
 from dynamicrubric.training.steplog import LogCallback, StepLog, check_weights
 
 _COMPLETE_MARK: Final = "complete.json"
@@ -65,6 +66,8 @@ class GrpoSettings:
         rows_per_pass: most completions that a process takes through the model at once in training;
             0 takes all of its step. Fewer need less memory; their gradients are added.
         recompute_activations: gradient checkpointing: a third more work, a fraction of the memory.
+        snapshot_every_steps: the weights are kept so often while they are trained; 0: never. They
+            are for measurement (`snapshots.py`) and change nothing that is trained.
     """
 
     steps: int
@@ -79,6 +82,7 @@ class GrpoSettings:
     checkpoint_every_steps: int
     rows_per_pass: int = 0
     recompute_activations: bool = False
+    snapshot_every_steps: int = 0
 
 
 def train_grpo(
@@ -123,7 +127,11 @@ def train_grpo(
         train_dataset=Dataset.from_dict({"prompt": order}),
         processing_class=tokenizer.hf,
         rollout_func=_rollout_function(rollout, tokenizer, settings, log),
-        callbacks=[LogCallback(log), _CheckpointCallback(log)],
+        callbacks=[
+            LogCallback(log),
+            _CheckpointCallback(log),
+            SnapshotCallback(tokenizer, work_dir, settings.snapshot_every_steps),
+        ],
     )
     without_printer(trainer)
     checkpoint = _resume_point(work_dir / "checkpoints", log, settings.steps)
