@@ -51,11 +51,14 @@ def write_page(audit: Audit, folder: Path, mark: str = "") -> tuple[Path, ...]:
         (folder / INDEX).write_text(render_section(section, TITLE), encoding="utf-8")
         said = "\n\n".join(filter(None, (f"# {TITLE}", mark, QUESTION, answer(audit))))
         (folder / ANSWER).write_text(said + "\n", encoding="utf-8")
-        tables = [
-            _write(folder / f"{name}.csv", rows) for name, rows in audit_tables(audit).items()
-        ]
+        tables = write_audit_tables(audit, folder)
     charts = [path for chart in section.charts for path in (chart.png, chart.svg)]
     return (folder / INDEX, folder / ANSWER, *charts, *tables)
+
+
+def write_audit_tables(audit: Audit, folder: Path) -> tuple[Path, ...]:
+    """Write the tables as CSV into a folder that is there."""
+    return tuple(_write(folder / f"{name}.csv", rows) for name, rows in audit_tables(audit).items())
 
 
 def audit_tables(audit: Audit) -> Mapping[str, Iterable[Mapping[str, Any]]]:

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
 from dynamicrubric.plan import Plan
+from dynamicrubric.report.auditsection import AuditState, audit_sections
 from dynamicrubric.report.charts import draw_charts
 from dynamicrubric.report.coevolution import CoEvolution
 from dynamicrubric.report.csvtables import Tables, write_tables
@@ -52,6 +53,7 @@ class Material:
         coevolution: the G x P grid, and P_1 -> P_2 under each generator.
         mark: the sentence that marks a partial report; empty if it is whole.
         sections: sections of other parts of the project.
+        audit: the audit of the bound, where the plan has one.
     """
 
     outcomes: OutcomeTable
@@ -61,6 +63,7 @@ class Material:
     coevolution: CoEvolution
     mark: str = ""
     sections: Sequence[Section] = ()
+    audit: AuditState = field(default_factory=AuditState)
 
 
 def write_report(material: Material, results: Path) -> Path:
@@ -80,6 +83,7 @@ def write_report(material: Material, results: Path) -> Path:
     updates = updates_section(tables.updates, material.outcomes.arms, folder / PLOTS, material.mark)
     parts = gap_section(tables.gap, folder / PLOTS, material.mark)
     write_tables(tables, folder / TABLE_FILES)
+    audit = audit_sections(material.audit, folder / PLOTS, folder / TABLE_FILES, material.mark)
     content = PageContent(
         questions={
             arm: text for arm, text in material.questions.items() if arm in material.outcomes.arms
@@ -94,7 +98,7 @@ def write_report(material: Material, results: Path) -> Path:
         settings=_settings(material),
         faults=material.gathered.faults,
         mark=material.mark,
-        sections=[section, *parts, *updates, *material.sections],
+        sections=[section, *parts, *audit, *updates, *material.sections],
         quality_known=any(
             row.n_scored for row in material.outcomes.rows if row.metric == "true_quality"
         ),
