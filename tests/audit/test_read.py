@@ -112,7 +112,7 @@ def test_generator_without_a_rubric_is_left_out_and_named(study: Any) -> None:
 
 
 def test_command_writes_the_page_and_says_the_answer(
-    study: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, undrawn: None
+    study: Any, tmp_path: Path
 ) -> None:
     from dynamicrubric.yamlio import dump_yaml
 
@@ -133,7 +133,7 @@ def test_command_writes_the_page_and_says_the_answer(
     assert "PARTIAL: 1 of 2" in (out / "index.html").read_text()
 
 
-def test_report_has_the_audit_or_says_why_not(study: Any, tmp_path: Path, undrawn: None) -> None:
+def test_report_has_the_audit_or_says_why_not(study: Any, tmp_path: Path) -> None:
     state = read_audit_state(study.plan, study.root)
     (section,) = audit_sections(state, tmp_path, tmp_path, "")
     assert "beta = c_K" in section.lead and section.grids
