@@ -15,7 +15,7 @@ from dynamicrubric.evaluation import MeasuredSet, SampledSet
 from dynamicrubric.evaluators.judging import Job, JudgedSet, Judging
 from dynamicrubric.rewards import r_anchor
 from dynamicrubric.seeds import derive_seed
-from dynamicrubric.theory import delta_gap, ordered_pairs, rank_accuracy
+from dynamicrubric.theory import PairDistribution, Reference, delta_gap, pairs, rank_accuracy
 from dynamicrubric.types import Mean, Score, mean_of
 
 
@@ -83,17 +83,17 @@ def _row(sampled: SampledSet, ranked: JudgedSet) -> dict[str, Any]:
 
 
 def _figures(sampled: SampledSet, scores: Sequence[Score]) -> dict[str, Any]:
-    pairs = _pairs(len(scores))
+    ordered = _pairs(len(scores))
     return {
         "rubric_id": sampled.set_id,
         "prompt_id": sampled.responses.prompt_id,
         "set_index": int(sampled.set_id.rpartition("/")[2]),
-        "anchor_rank_accuracy": rank_accuracy(scores, pairs).value,
-        "anchor_delta_gap": delta_gap(scores, pairs).value,
+        "anchor_rank_accuracy": rank_accuracy(scores, ordered).value,
+        "anchor_delta_gap": delta_gap(scores, ordered).value,
         "anchor_r_anchor": r_anchor(scores),
     }
 
 
-def _pairs(length: int) -> tuple[tuple[int, int], ...]:
-    """Return the pairs of a list, which is ranked best first and has no ties."""
-    return ordered_pairs([-float(place) for place in range(length)])
+def _pairs(length: int) -> PairDistribution:
+    """Return P over a list, which is ranked best first and has no ties."""
+    return pairs(Reference.of_ranks(range(1, length + 1)))

@@ -100,6 +100,25 @@ def preflight(
     run_preflight(profile, gpus, gpu_memory, as_json)
 
 
+@app.command()
+def audit(
+    params: ParamsOption = Path("params.yaml"),
+    out: Annotated[
+        Path, typer.Option("--out", help="Folder of the page, its picture and tables.")
+    ] = Path("results/audit"),
+    partial: Annotated[
+        bool, typer.Option("--partial", help="Without the seeds that are not measured yet.")
+    ] = False,
+) -> None:
+    """Audit the paper's bound (Eq. 45): is there one beta, does the objective raise the gap?
+
+    Reads what the stages `audit@SEED` measured (study.audit in params.yaml) and trains nothing.
+    """
+    from dynamicrubric.audit_command import run_audit
+
+    run_audit(params, out, partial=partial)
+
+
 def _show(config: Config, study: Plan, root: Path) -> None:
     """Print the lattice and what it will cost."""
     from rich.console import Console

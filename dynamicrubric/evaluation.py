@@ -1,8 +1,8 @@
 """Measurement of one round on held-out prompts: three tables and the round's figures.
 
-Gaps follow the fixed pair distribution P: within a response set, uniform over the pairs that true
-quality orders, ties left out (`theory.ordered_pairs`). Where nobody knows true quality, what needs
-it is unscored, and the anchor lists of held-out prompts measure the evaluator (`anchorfigures`).
+Gaps follow one distribution of pairs, the default of `theory.pairs`: uniform over the pairs of a
+response set that true quality orders, ties left out. Where nobody knows true quality, what needs it
+is unscored, and the anchor lists of held-out prompts measure the evaluator (`anchorfigures`).
 """
 
 from __future__ import annotations
@@ -17,7 +17,14 @@ from dynamicrubric.evaluators.writers import RubricWriter
 from dynamicrubric.rewards import r_disc_of_verdicts
 from dynamicrubric.scoring import scored_matrix, yes_matrix
 from dynamicrubric.seeds import derive_seed
-from dynamicrubric.theory import Decomposition, decompose, ordered_pairs, rank_accuracy, tie_rate
+from dynamicrubric.theory import (
+    Decomposition,
+    Reference,
+    decompose,
+    pairs,
+    rank_accuracy,
+    tie_rate,
+)
 from dynamicrubric.types import InvalidRubric, Mean, Rubric, Score, mean_of
 
 Quality = Callable[[str, str], float | None]
@@ -164,9 +171,9 @@ def _measure(
     if len(known) < len(truth):
         disc = r_disc_of(judged) if whole else None
         return MeasuredSet(sampled, rubric_text, judged, truth, disc, None, None, None)
-    pairs, parts = ordered_pairs(known), None
+    ordered, parts = pairs(Reference.of_quality(known)), None
     if isinstance(judged.rubric, Rubric) and whole:
-        parts = decompose(judged.rubric.weights, yes_matrix(judged.verdicts), pairs)
+        parts = decompose(judged.rubric.weights, yes_matrix(judged.verdicts), ordered)
     return MeasuredSet(
         sampled,
         rubric_text,
@@ -174,8 +181,8 @@ def _measure(
         truth,
         parts.r_disc if parts else None,
         parts,
-        rank_accuracy(judged.scores, pairs).value,
-        tie_rate(judged.scores, pairs).value,
+        rank_accuracy(judged.scores, ordered).value,
+        tie_rate(judged.scores, ordered).value,
     )
 
 

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 
+from dynamicrubric.arms import AuditConfig
 from dynamicrubric.cells import (
     LIMITS,
     MEASUREMENT,
@@ -39,12 +40,14 @@ class Plan:
         paths: for each arm and seed the cell keys of rounds 0, 1, ..., T.
         shared: identity of the steps that every cell starts from: `prepare`, and `warm_start` by
             role.
+        audit: which generators the audit of the bound measures; None if there is none.
     """
 
     starts: dict[str, Cell]
     cells: dict[str, Cell]
     paths: dict[tuple[str, int], tuple[str, ...]]
     shared: dict[str, Any]
+    audit: AuditConfig | None = None
 
     def cell(self, key: str) -> Cell:
         """Return a cell of any round by key, or raise a UserError that names those there are."""
@@ -105,6 +108,7 @@ def expand(config: Config) -> Plan:
         cells={cell.key: cell for cell in cells.values() if cell.recipe.round > 0},
         paths=paths,
         shared=shared,
+        audit=config.study.audit,
     )
 
 

@@ -12,6 +12,8 @@ from dataclasses import dataclass
 from typing import Final, Literal
 
 Direction = Literal["higher", "lower", "neither"]
+GAP_PAIRS: Final = "uniform over the pairs of a set that true quality orders, ties left out"
+"""P of every gap: what `theory.pairs_text()` says, here without numpy."""
 NONFINITE_SUFFIX: Final = "_nonfinite"
 ROLES: Final = ("generator", "policy")
 
@@ -60,7 +62,8 @@ ROUND_METRICS: Final[Mapping[str, Metric]] = _by_name(
     ),
     Metric(
         "delta_gap", "Δ gap", "score", "higher",
-        "mean score of the truly better minus the truly worse response of a pair", -1.0, 1.0,
+        "mean score of the truly better minus the truly worse response of a pair; P is "
+        f"{GAP_PAIRS}", -1.0, 1.0,
     ),
     Metric(
         "r_disc", "R_disc", "score", "higher",
@@ -73,6 +76,21 @@ ROUND_METRICS: Final[Mapping[str, Metric]] = _by_name(
     Metric(
         "r_cov", "R_cov", "score", "neither",
         "coverage residual: 0 when true quality orders every pair of a set", -1.0, 1.0,
+    ),
+    Metric(
+        "gap_disc", "c_K R_disc", "score", "neither",
+        "R_disc by c_K = 2K / (K - 1): what Δ gap would be if no item pointed the wrong way and "
+        "every pair were ordered", 0.0, 1.0,
+    ),
+    Metric(
+        "gap_wrong", "2 R_dir", "score", "lower",
+        "what Δ gap loses by items that prefer the worse response: "
+        "Δ gap = c_K R_disc - 2 R_dir - R_cov", 0.0, 2.0,
+    ),
+    Metric(
+        "wrong_way_share", "wrong way", "share", "lower",
+        "share of what tells ordered pairs apart that prefers the worse response: "
+        "R_dir / (c_K R_disc - R_cov), of the means; 1/2 without any sense of direction", 0.0, 1.0,
     ),
     Metric(
         "rank_accuracy", "rank acc.", "share", "higher",
@@ -105,6 +123,9 @@ ROUND_METRICS: Final[Mapping[str, Metric]] = _by_name(
     ),
 )  # fmt: skip
 """What is measured once a round, on held-out prompts, in the order of every table."""
+
+DERIVED_METRICS: Final = ("gap_disc", "gap_wrong", "wrong_way_share")
+"""Round metrics that follow from the others: computed where they are read, and stored nowhere."""
 
 ANCHOR_METRICS: Final[Mapping[str, Metric]] = _by_name(
     Metric(

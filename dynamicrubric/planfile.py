@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final
 
+from dynamicrubric.audit.planned import audit_structure, planned_audits
 from dynamicrubric.cells import Cell, digest
 from dynamicrubric.config import Config
 from dynamicrubric.errors import UserError
@@ -23,6 +24,7 @@ HEADER: Final = (
     "# Generated from params.yaml by `dynamicrubric plan`; do not edit.\n"
     "# arms: the path of each arm and seed, round 0 first. cells: one DVC stage each.\n"
     "# grids: of each seed the folders of rounds 0 to 2 that the G x P grid reads.\n"
+    "# audits: of each seed the cells whose generators are measured on each policy's responses.\n"
 )
 _SUMS: Final = "# sums: "
 """Begins the header's last line: the hashes of the plan and of the text below, so that a file that
@@ -40,6 +42,7 @@ def plan_document(plan: Plan) -> dict[str, Any]:
         "starts": {key: _entry(cell) for key, cell in plan.starts.items()},
         "cells": {key: _entry(cell) for key, cell in plan.cells.items()},
         "grids": {key: grid.entry for key, grid in planned_grids(plan).items()},
+        "audits": {key: audit.entry for key, audit in planned_audits(plan).items()},
     }
 
 
@@ -120,11 +123,15 @@ def stage_structure(document: Mapping[str, Any]) -> dict[str, str]:
     A change of values alone leaves the graph as it is, and a running `dvc repro` picks the values
     up; a change of structure needs a new run of DVC.
     """
-    return {
-        f"{group}/{key}": f"{entry.get('prev')} {entry.get('before')}"
-        for group in ("starts", "cells")
-        for key, entry in (document.get(group) or {}).items()
-    } | grid_structure(document)
+    return (
+        {
+            f"{group}/{key}": f"{entry.get('prev')} {entry.get('before')}"
+            for group in ("starts", "cells")
+            for key, entry in (document.get(group) or {}).items()
+        }
+        | grid_structure(document)
+        | audit_structure(document)
+    )
 
 
 def load_plan(config: Config, path: Path) -> Plan:

@@ -129,6 +129,7 @@ def grpo_settings(
     checkpoint_every_steps: int,
     rows_per_pass: int,
     recompute_activations: bool,
+    snapshot_every_steps: int = 0,
 ) -> GrpoSettings:
     """Return a training's numbers; sampling and the draws' name are those of its rollout."""
     from dynamicrubric.training.grpo import GrpoSettings
@@ -146,6 +147,7 @@ def grpo_settings(
         checkpoint_every_steps=checkpoint_every_steps,
         rows_per_pass=rows_per_pass,
         recompute_activations=recompute_activations,
+        snapshot_every_steps=snapshot_every_steps,
     )
 
 

@@ -154,6 +154,7 @@ def train_generator(
     rows_per_pass: int = 0,
     recompute_activations: bool = False,
     engines: Places = None,
+    snapshot_every_steps: int = 0,
 ) -> None:
     """Train the generator with GRPO; a static one then writes its rubrics once and keeps them.
 
@@ -193,6 +194,7 @@ def train_generator(
                 checkpoint_every_steps=checkpoint_every_steps,
                 rows_per_pass=rows_per_pass,
                 recompute_activations=recompute_activations,
+                snapshot_every_steps=snapshot_every_steps,
             )
             train_grpo(
                 Path(generator_dir),
@@ -382,3 +384,34 @@ def evaluate_grid(
                 )
         opened.write(Path(out_dir), with_cost=True)
     write_grid(measured, Path(out_dir))
+
+
+def audit_checkpoints(
+    *,
+    policies: Sequence[Mapping[str, Any]],
+    checkpoints: Sequence[Mapping[str, Any]],
+    world: Mapping[str, Any],
+    prepared_dir: str,
+    out_dir: str,
+    engines: Places = None,
+) -> None:
+    """Measure generators on the held-out sets of the policy that each was trained beside.
+
+    Args:
+        policies: `name`, `round` and `sets` of each policy.
+        checkpoints: `audit.measure.Checkpoint` as values, each with its policy's name.
+        world: the world's settings, of which the held-out anchor lists are made.
+        prepared_dir: the prepared data.
+        out_dir: where the measurements go.
+        engines: where engines run.
+    """
+    from dynamicrubric.audit.measure import Checkpoint, measure_checkpoints
+
+    measure_checkpoints(
+        [dict(one) for one in policies],
+        [Checkpoint.of(one) for one in checkpoints],
+        WorldConfig.model_validate(dict(world)),
+        Path(prepared_dir),
+        Path(out_dir),
+        engines,
+    )

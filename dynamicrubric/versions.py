@@ -19,6 +19,7 @@ STEP_VERSIONS: Final[dict[str, int]] = {
     "train_policy": 4,
     "evaluate_round": 3,
     "evaluate_grid": 1,
+    "audit_checkpoints": 1,
 }
 COMPARE_VERSION: Final = 6
 """Of the comparison, which is no cell's step: its stage in dvc.yaml depends on it."""

@@ -112,6 +112,14 @@ def grid(key: Annotated[str, typer.Argument(help="A grid of the plan, such as s1
 
 
 @app.command()
+def audit(key: Annotated[str, typer.Argument(help="An audit of the plan, such as s1.")]) -> None:
+    """Measure a seed's generators on the responses of the policy each was trained beside."""
+    from flows.lookup import audit_of
+
+    _run_flow("audit", "run_audit", lambda study: audit_of(study, key), key=key)
+
+
+@app.command()
 def compare(
     partial: Annotated[
         bool,

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Final
 from rich.console import Console
 from rich.text import Text
 
+from dynamicrubric.audit.planned import planned_audits
 from dynamicrubric.boundary import EXIT_INTERRUPTED, EXIT_OK
 from dynamicrubric.errors import DynamicRubricError
 from dynamicrubric.grid import planned_grids
@@ -122,8 +123,9 @@ def tidy(study: Study) -> None:
 
 
 def shared_imports(study: Study, fresh: frozenset[str]) -> AbstractContextManager[object]:
-    """Share a fork host among the cells and grids, unless all of them are finished."""
+    """Share a fork host among the cells, grids and audits, unless all of them are finished."""
     grids = {f"grid@{key}" for key in planned_grids(study.plan)}
+    grids |= {f"audit@{key}" for key in planned_audits(study.plan)}
     if fresh >= {f"round@{key}" for key in study.plan.cells} | grids:
         return nullcontext()
     threads = study.config.runtime.threads_per_task

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
+from dynamicrubric.audit.planned import AUDIT_DIR, planned_audits
 from dynamicrubric.config import load_config
 from dynamicrubric.errors import UserError
 from dynamicrubric.grid import GRID_DIR, planned_grids
@@ -79,17 +80,19 @@ def work_left(left: int, total: int, slots: int) -> str:
 
 
 def _set_aside(study: Study, plan: Plan, say: Say) -> None:
-    """Move folders of cells and grids that are not planned any more to work/retired."""
+    """Move folders of cells, grids and audits that are not planned any more to work/retired."""
     planned = {cell.directory for group in (plan.starts, plan.cells) for cell in group.values()}
     planned |= {grid.directory for grid in planned_grids(plan).values()}
-    folders = [path for name in (RUNS_DIR, GRID_DIR) for path in (study.root / name).glob("[!.]*/")]
+    planned |= {audit.directory for audit in planned_audits(plan).values()}
+    kinds = {study.root / RUNS_DIR: "", study.root / GRID_DIR: "grid-",
+             study.root / AUDIT_DIR: "audit-"}  # fmt: skip
+    folders = [path for home in kinds for path in home.glob("[!.]*/")]
     for folder in sorted(folders):
         if folder.relative_to(study.root).as_posix() in planned or not folder.is_dir():
             continue
         retired = study.work / "retired"
         retired.mkdir(parents=True, exist_ok=True)
-        is_grid = folder.parent == study.root / GRID_DIR
-        name = f"grid-{folder.name}" if is_grid else folder.name
+        name = f"{kinds[folder.parent]}{folder.name}"
         target = retired / name
         number = 1
         while target.exists():

@@ -14,6 +14,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import BinaryIO, Final
 
+from dynamicrubric.audit.planned import planned_audits
 from dynamicrubric.errors import DynamicRubricError, UserError
 from dynamicrubric.grid import PlannedGrid, planned_grids
 from dynamicrubric.plan import ROLES, Cell, Plan
@@ -82,6 +83,10 @@ def stages_of(plan: Plan, warm_steps: Mapping[str, int]) -> list[Stage]:
         Stage(f"grid@{key}", _read_by(grid), f"grid-{key}", 0)
         for key, grid in planned_grids(plan).items()
     ]
+    # DVC cannot be told of an audit's own cells, whose number differs: it reads the folder of all.
+    measured = tuple(f"start@{key}" for key in plan.starts)
+    measured += tuple(f"round@{key}" for key in plan.cells)
+    stages += [Stage(f"audit@{key}", measured, f"audit-{key}", 0) for key in planned_audits(plan)]
     cells = tuple(stage.name for stage in stages if "@" in stage.name)
     return _with_steps_ahead([*stages, Stage("compare", cells, "compare", 0)])
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from prefect import task
 
+from dynamicrubric.audit.planned import planned_audits, snapshot_every
 from dynamicrubric.evaluatorkinds import KEEPS_RUBRICS
 from dynamicrubric.plan import Cell
 from tasks.record import carry, load_artefact
@@ -36,4 +37,16 @@ def train_generator(study: Study, cell: Cell, responses: StepResult) -> StepResu
         trains=recipe.generator_training is not None,
         generator_dir=str(before),
         responses_dir=str(study.root / responses.path),
+        snapshot_every_steps=_snapshots(study, cell),
     )
+
+
+def _snapshots(study: Study, cell: Cell) -> int:
+    """Return after how many steps the training keeps its weights for the audit; 0: never.
+
+    No part of its identity: what is trained is the same.
+    """
+    for audit in planned_audits(study.plan).values():
+        if cell.key in {one.key for one in audit.cells}:
+            return snapshot_every(cell, audit.checkpoints)
+    return 0

@@ -56,7 +56,7 @@ def run_training(
     out_dir: Path,
     *,
     trains: bool = True,
-    **arguments: str,
+    **arguments: str | int,
 ) -> StepResult:
     """Run a training step of a cell.
 

@@ -15,6 +15,7 @@ from dynamicrubric.report.costs import Cost, cost_of
 from dynamicrubric.report.curves import CURVES
 from dynamicrubric.report.extremes import Extremes, extremes_of
 from dynamicrubric.report.faults import Fault, attempt
+from dynamicrubric.report.gapparts import GapParts, gap_parts
 from dynamicrubric.report.gridtable import grid_faults
 from dynamicrubric.report.rubricchange import RubricUse, rubric_use
 from dynamicrubric.stats import PromptValues
@@ -32,6 +33,7 @@ class CellDigest:
     Attributes:
         by_prompt: values by prompt of each metric that has a curve, and of `ACCURACY`.
         use: its rubrics.
+        parts: what Delta_gap is made of, by item.
         cost: what its training took.
         prompts: held-out prompts.
         provenance: of its evaluation: commit, packages, when.
@@ -43,6 +45,7 @@ class CellDigest:
 
     by_prompt: Mapping[str, PromptValues]
     use: RubricUse
+    parts: GapParts
     cost: Cost
     prompts: int
     provenance: Mapping[str, object]
@@ -113,6 +116,7 @@ def _digest(plan: Plan, files: CellFiles, is_end: bool) -> CellDigest:
     return CellDigest(
         by_prompt={metric: tables.by_prompt(metric) for metric in (*CURVES, ACCURACY)},
         use=rubric_use(tables),
+        parts=gap_parts(tables),
         honesty=honesty_of(tables.responses, tables.rubrics, tables.verdicts),
         cost=cost_of(plan, files),
         prompts=int(tables.responses["prompt_id"].nunique()),

@@ -35,6 +35,7 @@ from dynamicrubric.training.console import quiet_libraries, without_printer
 from dynamicrubric.training.logprobs import completions_only
 from dynamicrubric.training.rollout import Rollout, RolloutBatch
 from dynamicrubric.training.rows import groups_per_process, row_order, whole_groups
+from dynamicrubric.training.snapshots import SnapshotCallback
 from dynamicrubric.training.steplog import LogCallback, StepLog, check_weights
 
 MAX_WARMUP_STEPS: Final = 10
@@ -60,6 +61,8 @@ class GrpoSettings:
         rows_per_pass: most completions that a process takes through the model at once in training;
             0 takes all of its step. Fewer need less memory; their gradients are added.
         recompute_activations: gradient checkpointing: a third more work, a fraction of the memory.
+        snapshot_every_steps: the weights are kept so often while they are trained; 0: never. They
+            are for measurement (`snapshots.py`) and change nothing that is trained.
     """
 
     steps: int
@@ -74,6 +77,7 @@ class GrpoSettings:
     checkpoint_every_steps: int
     rows_per_pass: int = 0
     recompute_activations: bool = False
+    snapshot_every_steps: int = 0
 
 
 def train_grpo(
@@ -118,7 +122,11 @@ def train_grpo(
         train_dataset=Dataset.from_dict({"prompt": order}),
         processing_class=tokenizer.hf,
         rollout_func=_rollout_function(rollout, tokenizer, settings, log),
-        callbacks=[LogCallback(log), CheckpointCallback(log)],
+        callbacks=[
+            LogCallback(log),
+            CheckpointCallback(log),
+            SnapshotCallback(tokenizer, work_dir, settings.snapshot_every_steps),
+        ],
     )
     without_printer(trainer)
     checkpoint = resume_point(work_dir / "checkpoints", log, settings.steps)

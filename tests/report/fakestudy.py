@@ -12,6 +12,8 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from dynamicrubric.arms import AuditConfig
+from dynamicrubric.audit.planned import PlannedAudit, planned_audits
 from dynamicrubric.config import Config, Selection, load_config
 from dynamicrubric.grid import planned_grids
 from dynamicrubric.plan import Cell, Plan, expand
@@ -52,11 +54,12 @@ class FakeStudy:
         steps: int = 4,
         write: bool = True,
         profile: str = "postcards",
+        audit: AuditConfig | None = None,
     ) -> None:
         self.root = root
         self.prompts = prompts
         self.steps = steps
-        self.config = _config(arms, seeds, rounds, run, prompts, steps, profile)
+        self.config = _config(arms, seeds, rounds, run, prompts, steps, profile, audit)
         self.plan: Plan = expand(self.config)
         self.questions = {
             name: arm.question for name, arm in self.config.study.arms.items() if name in arms
@@ -66,6 +69,61 @@ class FakeStudy:
             for cell in [*self.plan.starts.values(), *self.plan.cells.values()]:
                 self.write_cell(cell.key)
             self.write_grids()
+            for one in planned_audits(self.plan).values():
+                self.write_audit(one)
+
+    def write_bare(self, folder: Path) -> None:
+        """Write an artefact with nothing in it that anybody reads."""
+        request = StepRequest("prepare", 1, {"folder": folder.name}, {})
+        run_step(request, folder, self.root / "work/steps", _warm_generator)
+
+    def write_audit(
+        self, audit: PlannedAudit, alter: Callable[[list[dict[str, Any]]], None] | None = None
+    ) -> None:
+        """Write an audit with three generators a cell, better with every step.
+
+        `alter` may change the rows of the measurements.
+        """
+        draw = random.Random(audit.seed)
+        checkpoints: list[dict[str, Any]] = []
+        rows: list[dict[str, Any]] = []
+        for policy in audit.policies:
+            for cell in policy.cells:
+                training = cell.recipe.generator_training
+                assert training is not None
+                for step in (0, self.steps // 2, self.steps):
+                    name = f"{cell.key}/{step}"
+                    checkpoints.append({
+                        "name": name, "policy": policy.name, "cell": cell.key, "step": step,
+                        "steps": self.steps, "disc": training.objective.disc,
+                        "anchor": training.objective.anchor, "responses": training.responses,
+                        "set_size": SAMPLES,
+                    })  # fmt: skip
+                    for row in self._rubrics(cell, None, 0.01 * step):
+                        anchor = -3.0 + 0.2 * step + 0.1 * draw.gauss(0, 1)
+                        row["anchor_r_anchor"] = anchor if row["valid"] else None
+                        rows.append({"policy": policy.name, "checkpoint": name, **row})
+        if alter:
+            alter(rows)
+        document = {
+            "policies": {one.name: {"round": one.round} for one in audit.policies},
+            "checkpoints": checkpoints,
+            "spreads": {cell.key: {"disc": 0.02, "anchor": 0.3} for cell in audit.cells},
+        }
+
+        def build(dirs: BuildDirs) -> None:
+            (dirs.out / "checkpoints.json").write_text(json.dumps(document))
+            pq.write_table(pa.Table.from_pylist(rows), dirs.out / "measurements.parquet")
+
+        inputs = {f"sets/{one.name}": self.root / one.sets for one in audit.policies}
+        inputs |= {
+            f"generator/{cell.key}": self.root / cell.directory / "generator"
+            for cell in audit.cells
+        }
+        version = STEP_VERSIONS["audit_checkpoints"]
+        asked = StepRequest("audit_checkpoints", version, {"rows": json.dumps(rows)}, inputs)
+        remove(self.root / audit.directory)
+        run_step(asked, self.root / audit.directory, self.root / "work/steps", build)
 
     def write_grids(self, generators: tuple[str, ...] = GENERATORS) -> None:
         """Write the grid of every seed that has one: the cells' rubrics, shifted by generator."""
@@ -321,11 +379,19 @@ def _config(
     prompts: int,
     steps: int,
     profile: str,
+    audit: AuditConfig | None,
 ) -> Config:
     full = load_config(REPOSITORY / "profiles" / f"{profile}.yaml")
     chosen = {name: full.study.arms[name] for name in arms}
     study = full.study.model_copy(
-        update={"rounds": rounds, "seeds": seeds, "arms": chosen, "groups": {}, "run": run}
+        update={
+            "rounds": rounds,
+            "seeds": seeds,
+            "arms": chosen,
+            "groups": {},
+            "run": run,
+            "audit": audit,
+        }
     )
     recipe = full.recipe.model_copy(
         update={
