@@ -38,12 +38,14 @@ class Plan:
         paths: for each arm and seed the cell keys of rounds 0, 1, ..., T.
         shared: identity of the steps that every cell starts from: `prepare`, and `warm_start` by
             role.
+        probe: what is done to hack its evaluators, None if nothing.
     """
 
     starts: dict[str, Cell]
     cells: dict[str, Cell]
     paths: dict[tuple[str, int], tuple[str, ...]]
     shared: dict[str, Any]
+    probe: dict[str, Any] | None = None
 
     def cell(self, key: str) -> Cell:
         """Return a cell of any round by key, or raise a UserError that names those there are."""
@@ -104,6 +106,7 @@ def expand(config: Config) -> Plan:
         cells={cell.key: cell for cell in cells.values() if cell.recipe.round > 0},
         paths=paths,
         shared=shared,
+        probe=None if config.probe is None else config.probe.model_dump(mode="json"),
     )
 
 

@@ -9,4 +9,5 @@ import flows.__main__
 import flows.grid
 import flows.nesting
 import flows.prepare
+import flows.probe
 import flows.round  # noqa: F401 - loaded for the forked children

@@ -17,6 +17,7 @@ from typing import BinaryIO, Final
 from dynamicrubric.errors import DynamicRubricError, UserError
 from dynamicrubric.grid import PlannedGrid, planned_grids
 from dynamicrubric.plan import ROLES, Cell, Plan
+from dynamicrubric.probes.planned import planned_probes
 from flows.services import signal_group
 from tasks.disk import disk_errors
 from tasks.guarded import guarded_command
@@ -82,6 +83,9 @@ def stages_of(plan: Plan, warm_steps: Mapping[str, int]) -> list[Stage]:
         Stage(f"grid@{key}", _read_by(grid), f"grid-{key}", 0)
         for key, grid in planned_grids(plan).items()
     ]
+    # DVC takes no list of folders: a probe depends on the folder of all cells (dvc.yaml).
+    rounds = tuple(s.name for s in stages if s.name.startswith(("start@", "round@")))
+    stages += [Stage(f"probe@{key}", rounds, f"probe-{key}", 0) for key in planned_probes(plan)]
     cells = tuple(stage.name for stage in stages if "@" in stage.name)
     return _with_steps_ahead([*stages, Stage("compare", cells, "compare", 0)])
 
