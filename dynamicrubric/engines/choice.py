@@ -125,6 +125,15 @@ class Engines:
         self._identities.append(view.identity)
         return Sampler(view, tokenizer)
 
+    def base_sampler(self) -> Sampler:
+        """Return the base as it is, in this process: a role that nobody has trained.
+
+        Raises:
+            UserError: there is no base.
+        """
+        tokenizer = load_tokenizer(self.models.base_folder)
+        return Sampler(TransformersEngine(self.models.base(), tokenizer), tokenizer)
+
     def make_room(self, settings: GeneratorEngine, checkpoint: Path) -> None:
         """Say that a checkpoint will be sampled from later than the base is asked.
 

@@ -60,16 +60,20 @@ class ScoredSet:
 
 
 class Evaluator(Protocol):
-    """Scores response sets.
+    """Scores response sets."""
 
-    Attributes:
-        name: its name in tables ("dynamic", "geval").
-        sees_set: whether a response's score can depend on the others in its set, and so on where it
-            stands among them.
-    """
+    @property
+    def name(self) -> str:
+        """Its name in tables ("dynamic", "geval")."""
+        ...
 
-    name: str
-    sees_set: bool
+    @property
+    def sees_set(self) -> bool:
+        """Whether a response's score can depend on the others in its set.
+
+        And so on where it stands among them.
+        """
+        ...
 
     def score(self, sets: Sequence[ResponseSet], seeds: Sequence[int]) -> list[ScoredSet]:
         """Score each set, in order; whatever is random derives from the set's seed.

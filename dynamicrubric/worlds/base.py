@@ -67,6 +67,10 @@ class World(Protocol):
         """Return the frozen verifier; one that is a language model is one of the step's engines."""
         ...
 
+    def program(self, settings: VerifierConfig) -> Verifier:
+        """Return the program that reads the world's checkable criteria."""
+        ...
+
     def rules(self, max_items: int) -> Rubric:
         """Return the first items of the rubric that a person wrote for every prompt."""
         ...

@@ -29,8 +29,12 @@ class Language:
     def verifier(self, settings: VerifierConfig, engines: Engines) -> Verifier:
         """Return the language model that judges, or the program that reads checkable criteria."""
         if settings.kind == "programmatic":
-            return ProgrammaticVerifier(check, settings.error_rate, settings.failure_rate)
+            return self.program(settings)
         return engines.verifier(settings)
+
+    def program(self, settings: VerifierConfig) -> ProgrammaticVerifier:
+        """Return the program that reads checkable criteria."""
+        return ProgrammaticVerifier(check, settings.error_rate, settings.failure_rate)
 
     def rules(self, max_items: int) -> NoReturn:
         """Raise: no rubric was written by hand for all prompts; the config refuses such arms."""

@@ -29,6 +29,10 @@ class Postcards:
 
     def verifier(self, settings: VerifierConfig, engines: Engines) -> ProgrammaticVerifier:
         """Return the program that judges, with its error and failure rates."""
+        return self.program(settings)
+
+    def program(self, settings: VerifierConfig) -> ProgrammaticVerifier:
+        """Return the same program."""
         return ProgrammaticVerifier(criteria.check, settings.error_rate, settings.failure_rate)
 
     def rules(self, max_items: int) -> Rubric:
