@@ -22,5 +22,5 @@ STEP_VERSIONS: Final[dict[str, int]] = {
 }
 PROBE_VERSIONS: Final[dict[str, int]] = {"probe_evaluators": 1, "watch_course": 1}
 """Of the probes, which are no steps of a cell: nothing that is trained depends on them."""
-COMPARE_VERSION: Final = 5
+COMPARE_VERSION: Final = 6
 """Of the comparison, which is no cell's step: its stage in dvc.yaml depends on it."""

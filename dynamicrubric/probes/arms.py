@@ -1,65 +1,61 @@
-"""The evaluator of an arm, as its rounds were measured with it, behind the one contract."""
+"""The evaluator of a study's cell, as its rounds were measured with it, from the one factory."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
-from dynamicrubric.evaluators.base import ScoredSet
-from dynamicrubric.evaluators.judging import Judging, ResponseSet
-from dynamicrubric.evaluators.writers import RubricWriter
+from dynamicrubric.evaluators.base import Evaluator
+from dynamicrubric.evaluators.spec import EvaluatorSpec, Kind
 from dynamicrubric.plan import CellRecipe
 from dynamicrubric.worlds.prepared import PreparedData
 
 if TYPE_CHECKING:
     from dynamicrubric.engines.choice import Engines
 
+KINDS: Final[dict[str, Kind]] = {
+    "dynamic": "dynamic",
+    "static": "static",
+    "rule_based": "programmatic",
+}
+"""Evaluators of cells by the kind that builds them; an oracle is none that can be hacked."""
 
-@dataclass(frozen=True)
-class ArmEvaluator:
-    """Scores by rubrics (an `evaluators.base.Evaluator`).
 
-    Attributes:
-        name: the kind of evaluator that the arm has.
-        sees_set: whether its rubrics are written from the responses.
-        writer: writes them.
-        judging: how they are read and applied.
+def spec_of(recipe: CellRecipe, generator_dir: Path) -> EvaluatorSpec:
+    """Return the values of a cell's evaluator.
+
+    Args:
+        recipe: the cell's.
+        generator_dir: the folder of its generator, with the rubrics that a static one keeps.
     """
-
-    name: str
-    sees_set: bool
-    writer: RubricWriter
-    judging: Judging
-
-    def score(self, sets: Sequence[ResponseSet], seeds: Sequence[int]) -> list[ScoredSet]:
-        """Score each set; a seed is the one that its rubric is written with."""
-        texts = self.writer.write(sets, seeds)
-        judged = self.judging.judge_sets(texts, sets, seeds)
-        return [
-            ScoredSet(one.scores, one, text.text) for one, text in zip(judged, texts, strict=True)
-        ]
+    rubrics = recipe.rubrics
+    kind = KINDS[rubrics.evaluator]
+    written = kind != "programmatic"
+    return EvaluatorSpec(
+        kind=kind,
+        name=rubrics.evaluator,
+        generator=str(generator_dir) if written else None,
+        generator_engine=rubrics.engine,
+        sampling=rubrics.sampling,
+        min_items=rubrics.min_items if written else 1,
+        max_items=rubrics.max_items,
+        weights=rubrics.weights,
+        verifier=recipe.verifier,
+        seed=recipe.seed,
+    )
 
 
 def evaluator_of(
-    cell: CellRecipe, generator_dir: Path, prepared: PreparedData, engines: Engines
-) -> ArmEvaluator:
+    recipe: CellRecipe, generator_dir: Path, prepared: PreparedData, engines: Engines
+) -> Evaluator:
     """Return the evaluator that measured a cell.
 
     Args:
-        cell: the cell's recipe; its evaluator is no oracle, which cannot be hacked.
+        recipe: the cell's.
         generator_dir: the folder of its generator.
         prepared: the world and its prompts.
         engines: the step's engines.
     """
-    from dynamicrubric.stepparts import judging_of, writer_of
+    from dynamicrubric.evaluators.build import build_evaluator
 
-    assert cell.rubrics.evaluator != "oracle", "the config refuses it"
-    heldout = prepared.prompts["heldout"]
-    return ArmEvaluator(
-        cell.rubrics.evaluator,
-        cell.rubrics.evaluator == "dynamic",
-        writer_of(cell, generator_dir, prepared.world, engines, heldout),
-        judging_of(cell, cell.evaluation, prepared.world, engines),
-    )
+    return build_evaluator(spec_of(recipe, generator_dir), prepared, engines)

@@ -190,6 +190,22 @@ class Course:
     diverges: bool = False
 
 
+def distinct(
+    by_reference: Mapping[Reference, Mapping[int, Sequence[CourseRow]]],
+) -> dict[Reference, Mapping[int, Sequence[CourseRow]]]:
+    """Leave out `start` where it is the round before: in round 1 the two are one comparison."""
+    start, before = by_reference.get("start"), by_reference.get("before")
+    same = (
+        start is not None
+        and before is not None
+        and all(
+            [replace(row, reference="before") for row in own] == list(before.get(seed, ()))
+            for seed, own in start.items()
+        )
+    )
+    return {name: rows for name, rows in by_reference.items() if name != "start" or not same}
+
+
 def courses_of(
     by_reference: Mapping[Reference, Mapping[int, Sequence[CourseRow]]],
 ) -> list[Course]:

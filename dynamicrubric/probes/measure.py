@@ -18,7 +18,8 @@ from typing import Final, Literal
 
 from dynamicrubric.evaluation import Quality, SampledSet
 from dynamicrubric.evaluators.base import Evaluator, ScoredSet
-from dynamicrubric.evaluators.judging import Judging, ResponseSet, job_of
+from dynamicrubric.evaluators.judging import ResponseSet, job_of
+from dynamicrubric.evaluators.rubricscores import RubricEvaluator
 from dynamicrubric.probes.attacks import Attack, Order, place_of
 from dynamicrubric.seeds import derive_seed
 from dynamicrubric.types import Score
@@ -122,6 +123,7 @@ def measure_attacks(
     seeds = [derive_seed(*seed_name, one.set_id, "rubric") for one in sets]
     on_attack("no attack")
     before = evaluator.score([one.responses for one in sets], seeds)
+    _check_rates(f"the unattacked sets under {evaluator.name}", evaluator, before)
     rows = []
     for attack in attacks:
         on_attack(attack.name)
@@ -166,25 +168,34 @@ def _kept(
     seeds: Sequence[int],
 ) -> list[ScoredSet] | None:
     """Score attacked sets by the rubrics of the unattacked ones; None without rubrics."""
-    judging = judging_within(evaluator)
+    inner = rubrics_within(evaluator)
     judged = [one.judged for one in before]
-    if judging is None or any(one is None for one in judged):
+    if inner is None or any(one is None for one in judged):
         return None
     jobs = [
         job_of(one.rubric, responses, derive_seed(seed, "judge"))
         for one, responses, seed in zip(judged, forged, seeds, strict=True)
         if one is not None
     ]
-    found = judging.judge(jobs)
+    found = inner.judging.judge(jobs)
+    costs = inner.verdict_costs(found)
     return [
-        ScoredSet(one.scores, one, own.rubric_text) for one, own in zip(found, before, strict=True)
+        ScoredSet(one.scores, one, own.rubric_text, cost=cost)
+        for one, own, cost in zip(found, before, costs, strict=True)
     ]
 
 
-def judging_within(evaluator: Evaluator) -> Judging | None:
-    """Return what applies an evaluator's rubrics; None if it is none that has rubrics."""
-    found = getattr(getattr(evaluator, "inner", evaluator), "judging", None)
-    return found if isinstance(found, Judging) else None
+def rubrics_within(evaluator: Evaluator) -> RubricEvaluator | None:
+    """Return what scores by rubrics within an evaluator; None if it does not."""
+    inner = getattr(evaluator, "inner", evaluator)
+    return inner if isinstance(inner, RubricEvaluator) else None
+
+
+def _check_rates(where: str, evaluator: Evaluator, scored: Sequence[ScoredSet]) -> None:
+    """Stop where unattacked sets already are above a limit; what an attack does is data."""
+    inner, judged = rubrics_within(evaluator), [one.judged for one in scored if one.judged]
+    if inner is not None and judged:
+        inner.judging.check_rates(where, judged)
 
 
 def rank_of(scores: Sequence[Score], place: int, reasons: Sequence[str | None]) -> Score:

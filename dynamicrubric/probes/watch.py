@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from dynamicrubric.probes.course import EVEN, Course, CourseRow, courses_of
+from dynamicrubric.probes.course import EVEN, REFERENCES, Course, CourseRow, courses_of
 from dynamicrubric.stats import LEVEL, Estimate
 
 
@@ -38,7 +38,8 @@ def sentence_of(key: str, found: Course) -> str:
     """Say what the evaluator prefers, and what is true."""
     verb = "diverge" if found.diverges else "do not diverge"
     return (
-        f"proxy and gold {verb}: of the pairs of a response of {key} and one of the round before, "
+        f"proxy and gold {verb}: of the pairs of a response of {key} and one of "
+        f"{REFERENCES[found.reference]}, "
         f"the evaluator prefers the new one in {_share(found.proxy)} and it is better in truth in "
         f"{_share(found.gold)}"
     )

@@ -33,6 +33,7 @@ from dynamicrubric.report.outcomes import (
 )
 from dynamicrubric.report.page import Section
 from dynamicrubric.report.picture import draw_study
+from dynamicrubric.report.probetable import read_probes
 from dynamicrubric.report.table import console, markdown
 
 __all__ = [
@@ -165,6 +166,7 @@ def write_comparison(
         found.coevolution,
         found.mark,
         (*sections, *anchor_sections(found.anchors)),
+        read_probes(plan, root, gathered.faults),
     )
     report = write_report(material, results)
     return replace(found, files=files, report=report)

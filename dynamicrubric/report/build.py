@@ -27,6 +27,8 @@ from dynamicrubric.report.pagetables import (
     uses_of,
 )
 from dynamicrubric.report.phrases import seed_counts, span
+from dynamicrubric.report.probesection import course_csv, probe_csv, probe_sections
+from dynamicrubric.report.probetable import ProbedRound
 from dynamicrubric.report.updates import updates_of
 from dynamicrubric.report.updatesection import updates_section
 from dynamicrubric.report.words import answers
@@ -50,6 +52,7 @@ class Material:
         coevolution: the G x P grid, and P_1 -> P_2 under each generator.
         mark: the sentence that marks a partial report; empty if it is whole.
         sections: sections of other parts of the project.
+        probed: attacks on evaluators by arm and round.
     """
 
     outcomes: OutcomeTable
@@ -59,6 +62,7 @@ class Material:
     coevolution: CoEvolution
     mark: str = ""
     sections: Sequence[Section] = ()
+    probed: Sequence[ProbedRound] = ()
 
 
 def write_report(material: Material, results: Path) -> Path:
@@ -76,6 +80,7 @@ def write_report(material: Material, results: Path) -> Path:
     )
     section = coevolution_section(material.coevolution, folder / PLOTS, material.mark)
     updates = updates_section(tables.updates, material.outcomes.arms, folder / PLOTS, material.mark)
+    probes = probe_sections(material.probed, folder / PLOTS, material.mark)
     write_tables(tables, folder / TABLE_FILES)
     content = PageContent(
         questions={
@@ -91,7 +96,7 @@ def write_report(material: Material, results: Path) -> Path:
         settings=_settings(material),
         faults=material.gathered.faults,
         mark=material.mark,
-        sections=[section, *updates, *material.sections],
+        sections=[section, *updates, *probes, *material.sections],
         quality_known=any(
             row.n_scored for row in material.outcomes.rows if row.metric == "true_quality"
         ),
@@ -118,6 +123,8 @@ def _tables(material: Material) -> Tables:
         grid=material.coevolution.table.rows,
         coevolution=coevolution_answers(material.coevolution),
         updates=updates_of(gathered),
+        probes=probe_csv(material.probed),
+        course=course_csv(material.probed),
     )
 
 

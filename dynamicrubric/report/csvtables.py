@@ -36,6 +36,8 @@ class Tables:
         grid: the G x P grid, a row a figure.
         coevolution: comparisons of generators on the same responses, and of P_2 under each.
         updates: generators before and after the policy updates under them.
+        probes: what attacks gain, a row an arm, round, attack and mode.
+        course: proxy and gold, a row an arm, round and older policy.
     """
 
     points: Sequence[CurvePoint]
@@ -47,6 +49,8 @@ class Tables:
     grid: Sequence[GridRow]
     coevolution: Sequence[Answer]
     updates: Sequence[Update]
+    probes: Sequence[Mapping[str, object]] = ()
+    course: Sequence[Mapping[str, object]] = ()
 
 
 def write_tables(tables: Tables, folder: Path) -> tuple[Path, ...]:
@@ -70,6 +74,8 @@ def write_tables(tables: Tables, folder: Path) -> tuple[Path, ...]:
         "grid": (asdict(row) for row in tables.grid),
         "coevolution": (_answer(answer) for answer in tables.coevolution),
         "updates": update_rows(tables.updates),
+        "probes": tables.probes,
+        "course": tables.course,
     }
     return tuple(_write(folder / f"{name}.csv", found) for name, found in rows.items())
 
