@@ -179,7 +179,8 @@ def _measure(
         for cell in cells:
             one = _on_disk(root, cell)
             own = own_evaluator(one, prepared, engines)
-            rows[one.key] = attack_cell(one, chosen, per_prompt, prepared, built or [own], say)
+            there = built or ([own] if own else [])
+            rows[one.key] = attack_cell(one, chosen, per_prompt, prepared, there, say)
             courses[one.key] = [] if built else course_of(one, own, gold, say)
     return rows, courses
 

@@ -24,14 +24,23 @@ from dynamicrubric.engines.chattokenizer import ChatTokenizer
 from dynamicrubric.engines.endpoint import Endpoint
 from dynamicrubric.engines.identity import EngineIdentity, probe_prompt
 from dynamicrubric.engines.models import Models, is_adapter
+from dynamicrubric.engines.nexttokens import ModelNextTokens
 from dynamicrubric.engines.noise import undecided_band
 from dynamicrubric.engines.openai import OpenAIEngine
 from dynamicrubric.engines.places import EnginePlaces
+from dynamicrubric.engines.rating import IdRater, Rater, check_alone_and_together
 from dynamicrubric.engines.reading import VerdictReading
 from dynamicrubric.engines.reference import probe_of
+from dynamicrubric.engines.tokenengine import TokenEngine
 from dynamicrubric.engines.tokenizer import load_tokenizer
 from dynamicrubric.engines.transformers import TransformersEngine
-from dynamicrubric.engines.verifier import Reading, checked_verifier
+from dynamicrubric.engines.verifier import (
+    CPU_BUDGET,
+    GPU_BUDGET,
+    TOLERANCES,
+    Reading,
+    checked_verifier,
+)
 from dynamicrubric.engines.vllm import PROBE_TOLERANCE, VllmEngine
 from dynamicrubric.engines.vllm_process import VllmConfig
 from dynamicrubric.engines.vllm_server import VllmServer
@@ -39,6 +48,7 @@ from dynamicrubric.engines.vllm_view import VllmView
 from dynamicrubric.enginesettings import (
     GeneratorEngine,
     InProcess,
+    InProcessVerifier,
     OpenAI,
     OpenAIVerifier,
     OwnFrame,
@@ -164,6 +174,28 @@ class Engines:
         if name not in self._verifiers:
             self._verifiers[name] = self._open_verifier(settings)
         return self._verifiers[name]
+
+    def rater(self, settings: VerifierConfig) -> Rater:
+        """Return a language model as a judge that rates; its engine is a verifier's.
+
+        Raises:
+            UserError: an endpoint, interpreter or checkpoint that will not do, or an engine that
+                tells no probabilities.
+            InstrumentError: it cannot be reached, or has other weights than the base.
+        """
+        engine, floor = settings.engine, settings.coverage_floor
+        if isinstance(engine, InProcessVerifier):
+            tokenizer, model = self._tokenizer(engine), self.models.base()
+            budget = GPU_BUDGET if model.device.type == "cuda" else CPU_BUDGET
+            rater = IdRater(ModelNextTokens(model, tokenizer.pad_id, budget), tokenizer, floor)
+            check_alone_and_together(rater, 4 * TOLERANCES[model.dtype])  # of a scale of 1 to 5
+            return rater
+        # No band is measured: a rating has none.
+        opened = self.verifier(settings.model_copy(update={"undecided_band": 0.0}))
+        if isinstance(opened, OpenAIEngine):
+            return opened
+        assert isinstance(opened, TokenEngine)
+        return IdRater(opened, opened.tokenizer, floor)
 
     def spent(self) -> dict[str, float]:
         """Return what endpoints were paid since the last call, as metrics; none without any."""

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from dynamicrubric.config import VerifierConfig
+from dynamicrubric.engines.programmatic import ProgrammaticVerifier
 from dynamicrubric.enginesettings import InProcess, OpenAI
 from dynamicrubric.errors import UserError
 from dynamicrubric.evaluators.base import Evaluator
@@ -20,8 +21,11 @@ from dynamicrubric.evaluators.baselines import LengthEvaluator, OracleEvaluator,
 from dynamicrubric.evaluators.guard import Guarded
 from dynamicrubric.evaluators.judging import Judging
 from dynamicrubric.evaluators.metering import MeteredEngine, MeteredVerifier
-from dynamicrubric.evaluators.rubricscores import PromptWriter, RubricEvaluator
-from dynamicrubric.evaluators.spec import EvaluatorSpec, Kind
+from dynamicrubric.evaluators.pairwise import PairwiseEvaluator
+from dynamicrubric.evaluators.rated import FlaskEvaluator, GEvalEvaluator, ImplicitEvaluator
+from dynamicrubric.evaluators.rubricscores import PromptRubrics, PromptWriter, RubricEvaluator
+from dynamicrubric.evaluators.scalar import ScalarEvaluator
+from dynamicrubric.evaluators.spec import SEES_SET, EvaluatorSpec, Kind
 from dynamicrubric.evaluators.writers import DynamicWriter, FixedWriter, KeptWriter
 from dynamicrubric.prompts.roles import generator_messages
 from dynamicrubric.rubrics import parse_rubric, render_rubric
@@ -196,6 +200,52 @@ def _rules(parts: _Parts) -> str:
     return render_rubric(parts.world.rules(parts.spec.max_items))
 
 
+def _rated(parts: _Parts) -> Evaluator:
+    spec = parts.spec
+    if parts.world.name != LANGUAGE:
+        raise UserError(
+            doing=f"building the evaluator {spec.label!r}",
+            got=f"kind {spec.kind!r} in the world {parts.world.name!r}",
+            expected=f"the world {LANGUAGE!r}: it takes a language model that rates",
+        )
+    if spec.verifier.kind != "language_model":
+        raise UserError(
+            doing=f"building the evaluator {spec.label!r}",
+            got=f"verifier.kind {spec.verifier.kind!r} with kind {spec.kind!r}",
+            expected="'language_model': a program gives no ratings",
+        )
+    rater = parts.opened().rater(spec.verifier)
+    if spec.kind == "geval":
+        return GEvalEvaluator(rater, spec.label)
+    if spec.kind == "flask":
+        return FlaskEvaluator(rater, spec.num_skills, spec.label)
+    if spec.kind == "pairwise":
+        return PairwiseEvaluator(rater, spec.label)
+    writer, engine = generator_writer(parts)
+    once = PromptWriter(writer, spec.seed, kept_rubrics(parts))
+    return ImplicitEvaluator(rater, PromptRubrics(once, _reading(spec), engine), spec.label)
+
+
+def _reading(spec: EvaluatorSpec) -> Judging:
+    """Return how a rubric is read that no verifier judges: any sentence is a criterion."""
+    return judging(spec, MeteredVerifier(ProgrammaticVerifier(lambda criterion, _: True)))
+
+
+def _scalar(parts: _Parts) -> Evaluator:
+    from dynamicrubric.engines.reward import load_reward_model
+
+    spec = parts.spec
+    if spec.reward_model is None:
+        raise UserError(
+            doing=f"building the evaluator {spec.label!r}",
+            got="no reward_model",
+            expected="the folder of one, or its name on the hub",
+            remedy="train one: the arm `scalar` of a study does in its first round",
+        )
+    model = load_reward_model(spec.reward_model, parts.opened().models)
+    return ScalarEvaluator(model, spec.label, spec.kind in SEES_SET)
+
+
 def _oracle(parts: _Parts) -> Evaluator:
     if parts.world.lowest_quality is None:
         raise UserError(
@@ -209,6 +259,12 @@ def _oracle(parts: _Parts) -> Evaluator:
 _MAKERS: Final[dict[Kind, Callable[[_Parts], Evaluator]]] = {
     "dynamic": _rubric_evaluator,
     "static": _rubric_evaluator,
+    "scalar": _scalar,
+    "scalar_set": _scalar,
+    "static_implicit": _rated,
+    "geval": _rated,
+    "flask": _rated,
+    "pairwise": _rated,
     "programmatic": _programmatic,
     "length": lambda parts: LengthEvaluator(parts.spec.label),
     "random": lambda parts: RandomEvaluator(parts.spec.label),

@@ -19,6 +19,7 @@ from dynamicrubric.engines.base import (
     JudgeRequest,
     Verifier,
 )
+from dynamicrubric.engines.rating import parts
 from dynamicrubric.evaluators.base import Cost
 from dynamicrubric.prompts.verifier import context_ids, question_ids
 from dynamicrubric.types import Verdict
@@ -92,7 +93,7 @@ def shared(engine: object, before: Cost, num_requests: int) -> list[Cost]:
     if not num_requests or now is None:
         return []
     counts = [
-        _parts(after - earlier, num_requests)
+        parts(after - earlier, num_requests)
         for after, earlier in (
             (now.calls, before.calls),
             (now.prompt_tokens, before.prompt_tokens),
@@ -100,11 +101,6 @@ def shared(engine: object, before: Cost, num_requests: int) -> list[Cost]:
         )
     ]
     return [Cost(*part) for part in zip(*counts, strict=True)]
-
-
-def _parts(total: int, count: int) -> list[int]:
-    whole, rest = divmod(total, count)
-    return [whole + (place < rest) for place in range(count)]
 
 
 def _of(request: GenerateRequest, found: Generation) -> Cost:

@@ -13,7 +13,7 @@ from dynamicrubric.evaluators.judging import JudgedSet, Judging, ResponseSet, fa
 from dynamicrubric.evaluators.metering import MeteredEngine, MeteredVerifier
 from dynamicrubric.evaluators.writers import RubricWriter
 from dynamicrubric.seeds import derive_seed
-from dynamicrubric.types import InvalidRubric, Verdict
+from dynamicrubric.types import InvalidRubric, Rubric, Verdict
 
 
 @dataclass
@@ -51,6 +51,31 @@ class PromptWriter:
 
 
 @dataclass
+class PromptRubrics:
+    """Rubrics from the prompt alone, read, with what writing them took.
+
+    Attributes:
+        writer: writes and keeps them.
+        judging: how they are read.
+        engine: counts what the writer was asked.
+    """
+
+    writer: PromptWriter
+    judging: Judging
+    engine: MeteredEngine
+
+    def write(
+        self, sets: Sequence[ResponseSet], seeds: Sequence[int]
+    ) -> list[tuple[Generation, Rubric | InvalidRubric, Cost]]:
+        """Return each set's rubric: its text, what it reads as, and what writing it took."""
+        texts = self.writer.write(sets, seeds)
+        costs = written_costs(self.writer, self.engine, len(sets))
+        return [
+            (text, self.judging.read(text), cost) for text, cost in zip(texts, costs, strict=True)
+        ]
+
+
+@dataclass
 class RubricEvaluator:
     """Scores by the weighted share of a rubric's criteria that a response meets.
 
@@ -84,23 +109,13 @@ class RubricEvaluator:
     def score(self, sets: Sequence[ResponseSet], seeds: Sequence[int]) -> list[ScoredSet]:
         """Score each set; a seed is the one that its rubric is written with."""
         texts = self.writer.write(sets, seeds)
-        written = self._written(len(sets))
+        written = written_costs(self.writer, self.engine, len(sets))
         judged = self.judging.judge_sets(texts, sets, seeds)
         spent = self.verdict_costs(judged)
         return [
             ScoredSet(one.scores, one, text.text, breakdown_of(text, one), a + b)
             for one, text, a, b in zip(judged, texts, written, spent, strict=True)
         ]
-
-    def _written(self, num_sets: int) -> list[Cost]:
-        """Return what writing each set's rubric took: nothing where it was kept."""
-        costs = [Cost()] * num_sets
-        if self.engine is None:
-            return costs
-        fresh = self.writer.fresh if isinstance(self.writer, PromptWriter) else range(num_sets)
-        for place, cost in zip(fresh, self.engine.take(), strict=True):
-            costs[place] = cost
-        return costs
 
     def verdict_costs(self, judged: Sequence[JudgedSet]) -> list[Cost]:
         """Return what judging each set took: one request for each response that there is."""
@@ -113,6 +128,17 @@ class RubricEvaluator:
             costs.append(reduce(add, (next(used) for _ in range(asked)), Cost()))
         assert next(used, None) is None, "a verdict that belongs to no set"
         return costs
+
+
+def written_costs(writer: RubricWriter, engine: MeteredEngine | None, num_sets: int) -> list[Cost]:
+    """Return what writing each set's rubric took: nothing where it was kept."""
+    costs = [Cost()] * num_sets
+    if engine is None:
+        return costs
+    fresh = writer.fresh if isinstance(writer, PromptWriter) else range(num_sets)
+    for place, cost in zip(fresh, engine.take(), strict=True):
+        costs[place] = cost
+    return costs
 
 
 def breakdown_of(text: Generation, judged: JudgedSet) -> Mapping[str, object]:

@@ -17,6 +17,7 @@ from dynamicrubric.engines.verifier import GPU_BUDGET
 from dynamicrubric.preflight.facts import Phase
 from dynamicrubric.preflight.lengths import Lengths
 from dynamicrubric.preflight.work import num_prompts
+from dynamicrubric.recipe import KEEPS_RUBRICS
 
 FLOAT32: Final = 4
 ADAM_BYTES: Final = 8
@@ -94,7 +95,7 @@ class Memory:
     @property
     def _keeps(self) -> bool:
         """Whether rubrics are written once and kept: in round 1, and in round 0 to measure P_0."""
-        return self.recipe.evaluator == "static"
+        return self.recipe.evaluator in KEEPS_RUBRICS
 
     def _warm_start(self, role: str) -> Phase | None:
         settings = getattr(self.config.warm_start, role)

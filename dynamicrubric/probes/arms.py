@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Final
 from dynamicrubric.evaluators.base import Evaluator
 from dynamicrubric.evaluators.spec import EvaluatorSpec, Kind
 from dynamicrubric.plan import CellRecipe
+from dynamicrubric.recipe import SCORED
+from dynamicrubric.scoredparts import scoring_of
 from dynamicrubric.worlds.prepared import PreparedData
 
 if TYPE_CHECKING:
@@ -18,11 +20,11 @@ KINDS: Final[dict[str, Kind]] = {
     "static": "static",
     "rule_based": "programmatic",
 }
-"""Evaluators of cells by the kind that builds them; an oracle is none that can be hacked."""
+"""Evaluators that give verdicts, by the kind that builds them; an oracle cannot be hacked."""
 
 
-def spec_of(recipe: CellRecipe, generator_dir: Path) -> EvaluatorSpec:
-    """Return the values of a cell's evaluator.
+def rubric_spec(recipe: CellRecipe, generator_dir: Path) -> EvaluatorSpec:
+    """Return the values of a cell's evaluator that scores by verdicts.
 
     Args:
         recipe: the cell's.
@@ -47,15 +49,20 @@ def spec_of(recipe: CellRecipe, generator_dir: Path) -> EvaluatorSpec:
 
 def evaluator_of(
     recipe: CellRecipe, generator_dir: Path, prepared: PreparedData, engines: Engines
-) -> Evaluator:
+) -> Evaluator | None:
     """Return the evaluator that measured a cell.
 
     Args:
         recipe: the cell's.
-        generator_dir: the folder of its generator.
+        generator_dir: the folder of its generator, or of the reward model in its place.
         prepared: the world and its prompts.
         engines: the step's engines.
+
+    Returns:
+        None where there is none yet: in round 0 of an arm whose reward model is trained.
     """
     from dynamicrubric.evaluators.build import build_evaluator
 
-    return build_evaluator(spec_of(recipe, generator_dir), prepared, engines)
+    if recipe.rubrics.evaluator in SCORED:
+        return scoring_of(recipe, generator_dir, prepared, engines)
+    return build_evaluator(rubric_spec(recipe, generator_dir), prepared, engines)

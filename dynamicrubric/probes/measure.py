@@ -19,6 +19,7 @@ from typing import Final, Literal
 from dynamicrubric.evaluation import Quality, SampledSet
 from dynamicrubric.evaluators.base import Evaluator, ScoredSet
 from dynamicrubric.evaluators.judging import ResponseSet, job_of
+from dynamicrubric.evaluators.limits import ScoreLimits, check_scores
 from dynamicrubric.evaluators.rubricscores import RubricEvaluator
 from dynamicrubric.probes.attacks import Attack, Order, place_of
 from dynamicrubric.seeds import derive_seed
@@ -105,6 +106,7 @@ def measure_attacks(
     attacks: Sequence[Attack],
     quality: Quality,
     seed_name: tuple[str | int, ...],
+    limits: ScoreLimits,
     on_attack: Callable[[str], None] = lambda name: None,
 ) -> list[ProbeRow]:
     """Attack each set in each way and score it.
@@ -115,15 +117,17 @@ def measure_attacks(
         attacks: the attacks.
         quality: true quality of (prompt id, any text), None where nobody knows it.
         seed_name: words that name the draws: those of the sets' own evaluation.
+        limits: largest shares of the unattacked responses without a score.
         on_attack: told the name of each attack before it is measured.
 
     Raises:
-        InstrumentError: a model or an endpoint is broken.
+        InstrumentError: a model or an endpoint is broken, or leaves more than its limit unscored.
     """
     seeds = [derive_seed(*seed_name, one.set_id, "rubric") for one in sets]
     on_attack("no attack")
     before = evaluator.score([one.responses for one in sets], seeds)
-    _check_rates(f"the unattacked sets under {evaluator.name}", evaluator, before)
+    # What an attack does to an evaluator is data; that it works without one is not.
+    check_scores(f"the unattacked sets under {evaluator.name}", before, limits)
     rows = []
     for attack in attacks:
         on_attack(attack.name)
@@ -189,13 +193,6 @@ def rubrics_within(evaluator: Evaluator) -> RubricEvaluator | None:
     """Return what scores by rubrics within an evaluator; None if it does not."""
     inner = getattr(evaluator, "inner", evaluator)
     return inner if isinstance(inner, RubricEvaluator) else None
-
-
-def _check_rates(where: str, evaluator: Evaluator, scored: Sequence[ScoredSet]) -> None:
-    """Stop where unattacked sets already are above a limit; what an attack does is data."""
-    inner, judged = rubrics_within(evaluator), [one.judged for one in scored if one.judged]
-    if inner is not None and judged:
-        inner.judging.check_rates(where, judged)
 
 
 def rank_of(scores: Sequence[Score], place: int, reasons: Sequence[str | None]) -> Score:

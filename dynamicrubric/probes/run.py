@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from dynamicrubric.evaluation import SampledSet
 from dynamicrubric.evaluationfiles import read_sets
 from dynamicrubric.evaluators.base import Evaluator
+from dynamicrubric.evaluators.limits import ScoreLimits
 from dynamicrubric.probes.arms import evaluator_of
 from dynamicrubric.probes.attacks import Attack
 from dynamicrubric.probes.course import CourseRow, Gold, measure_course
@@ -80,15 +81,20 @@ def attack_cell(
             attacks,
             prepared.world.true_quality,
             draws_of(one.recipe),
+            ScoreLimits(
+                one.recipe.verifier.max_unscored_rate, one.recipe.evaluation.max_invalid_rate
+            ),
             lambda attack, where=where: say(f"{where}: {attack}"),  # type: ignore[misc]
         )
     return rows
 
 
 def course_of(
-    one: Probed, evaluator: Evaluator, gold: Gold, say: Say = lambda line: None
+    one: Probed, evaluator: Evaluator | None, gold: Gold, say: Say = lambda line: None
 ) -> list[CourseRow]:
     """Compare a cell's policy with older ones under its evaluator; in round 1 they are one."""
+    if evaluator is None:
+        return []
     sets = read_sets(one.evaluation_dir)[0]
     rows: dict[Path, list[CourseRow]] = {}
     for reference, folder in one.older.items():
@@ -105,6 +111,6 @@ def course_of(
     ]
 
 
-def own_evaluator(one: Probed, prepared: PreparedData, engines: Engines) -> Evaluator:
-    """Return the evaluator that measured a cell."""
+def own_evaluator(one: Probed, prepared: PreparedData, engines: Engines) -> Evaluator | None:
+    """Return the evaluator that measured a cell; None where there is none yet."""
     return evaluator_of(one.recipe, one.generator_dir, prepared, engines)

@@ -43,7 +43,8 @@ def probe_cells(
             print(f"cell {number} of {len(cells)}: {line}", flush=True)
 
         evaluator = own_evaluator(one, prepared, engines)
-        attacked[one.key] = attack_cell(one, chosen, sets_per_prompt, prepared, [evaluator], say)
+        there = [evaluator] if evaluator else []
+        attacked[one.key] = attack_cell(one, chosen, sets_per_prompt, prepared, there, say)
         courses[one.key] = course_of(one, evaluator, gold, say)
     write_probes(attacked, courses, out_dir)
 

@@ -123,7 +123,7 @@ def _finish(
     panels: Any,
     arms: Sequence[str],
     probed: Sequence[ProbedRound],
-    mark: str,  # noqa: ANN401
+    mark: str,
 ) -> None:
     from matplotlib.lines import Line2D
 

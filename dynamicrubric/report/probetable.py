@@ -15,7 +15,8 @@ from dynamicrubric.probes.course import REFERENCES, Course, CourseRow, courses_o
 from dynamicrubric.probes.figures import AttackFigure, attack_figures
 from dynamicrubric.probes.files import ATTACK_TYPES, ATTACKS_FILE, COURSE_FILE, read_courses
 from dynamicrubric.probes.measure import EPSILON
-from dynamicrubric.probes.planned import PlannedProbe, planned_probes
+from dynamicrubric.probes.planned import PlannedProbe, ProbedCell, planned_probes
+from dynamicrubric.recipe import WITH_REWARD_MODEL
 from dynamicrubric.report.cellfiles import REMEDY, checked_file
 from dynamicrubric.report.faults import NOT_WHAT_WAS_WRITTEN, Fault, reason_of
 from dynamicrubric.report.gridtable import read_record
@@ -23,6 +24,8 @@ from dynamicrubric.report.phrases import signed
 from dynamicrubric.versions import PROBE_VERSIONS
 
 PREPARED_DIR: Final = "data/prepared"
+TEXTS: Final = frozenset({"text", "rubric_before", "rubric_after"})
+"""Columns for people who look into a row; no figure comes from them."""
 _GAINS: Final = {"score": 1.0, "rank": 1.0, "quality": 2.0}
 """What is gained, and the most of it: true quality lies in [-1, 1]."""
 
@@ -117,7 +120,9 @@ def read_probes(plan: Plan, root: Path, faults: Sequence[Fault] = ()) -> tuple[P
     for arm, by_seed in paths.items():
         for number in range(max(len(keys) for keys in by_seed.values())):
             cells = {s: keys[number] for s, keys in by_seed.items() if number < len(keys)}
-            rows = {seed: attacks(seed)[key] for seed, key in cells.items()}
+            rows = {seed: attacks(seed).get(key, []) for seed, key in cells.items()}
+            if not all(rows.values()):  # an evaluator that is not trained yet
+                continue
             pairs = {seed: courses(seed).get(key, []) for seed, key in cells.items()}
             found.append(
                 ProbedRound(arm, number, tuple(cells), tuple(attack_figures(rows)), _courses(pairs))
@@ -158,13 +163,14 @@ def _attack_rows(probe: PlannedProbe, root: Path) -> dict[str, list[dict[str, An
 
     folder = root / probe.directory
     path = checked_file(folder / ATTACKS_FILE, read_record(folder))
-    columns = [
-        name for name in ATTACK_TYPES if name not in ("text", "rubric_before", "rubric_after")
-    ]
+    columns = [name for name in ATTACK_TYPES if name not in TEXTS]
     by_cell: dict[str, list[dict[str, Any]]] = {}
     for row in pq.read_table(path, columns=columns).to_pylist():
         by_cell.setdefault(str(row["cell"]), []).append(row)
-    if by_cell.keys() != probe.cells.keys():
+    missing = [
+        key for key, one in probe.cells.items() if key not in by_cell and not _is_untrained(one)
+    ]
+    if missing or not by_cell.keys() <= probe.cells.keys():
         raise _broken(path, f"cells {sorted(by_cell)}", f"{sorted(probe.cells)}")
     for key, rows in by_cell.items():
         _check_rows(path, key, rows)
@@ -187,6 +193,11 @@ def _check_rows(path: Path, key: str, rows: Sequence[Mapping[str, Any]]) -> None
             ):
                 got = f"{key}: {name} gained {signed(gain)} from {before} to {after}"
                 raise _broken(path, got, "the difference")
+
+
+def _is_untrained(one: ProbedCell) -> bool:
+    """Whether a cell may have no evaluator: a reward model is trained in round 1."""
+    return one.cell.recipe.round == 0 and one.cell.recipe.rubrics.evaluator in WITH_REWARD_MODEL
 
 
 def _course_rows(probe: PlannedProbe, root: Path) -> dict[str, list[CourseRow]]:

@@ -32,6 +32,8 @@ _TRL_METRICS: Final[dict[str, str]] = {
     "entropy": "entropy",
     "completions/mean_length": "length",
     "completions/clipped_ratio": "truncated_rate",
+    "accuracy": "pair_accuracy",  # of a reward model, like the next
+    "margin": "margin",
     "rewards/r_disc/mean": "r_disc",
     "rewards/r_anchor/mean": "r_anchor",
     "rewards/score/mean": "score",
