@@ -72,6 +72,8 @@ def attack_cell(
         say: told what is being measured.
     """
     sets = first_sets(read_sets(one.evaluation_dir)[0], per_prompt)
+    recipe = one.recipe
+    limits = ScoreLimits(recipe.verifier.max_unscored_rate, recipe.evaluation.max_invalid_rate)
     rows = []
     for evaluator in evaluators:
         where = f"{one.key}, {evaluator.name}"
@@ -80,10 +82,8 @@ def attack_cell(
             sets,
             attacks,
             prepared.world.true_quality,
-            draws_of(one.recipe),
-            ScoreLimits(
-                one.recipe.verifier.max_unscored_rate, one.recipe.evaluation.max_invalid_rate
-            ),
+            draws_of(recipe),
+            limits,
             lambda attack, where=where: say(f"{where}: {attack}"),  # type: ignore[misc]
         )
     return rows

@@ -88,7 +88,7 @@ class Gathered:
 
 
 def gather(plan: Plan, root: Path) -> Gathered:
-    """Read every cell of a plan; what cannot be reported on becomes a fault, grids and probes too."""
+    """Read every cell of a plan; what cannot be reported on is a fault, also a grid or a probe."""
     ends = {keys[-1] for keys in plan.paths.values()}
     found = {
         key: attempt(plan, root, key, lambda files: _digest(plan, files, files.cell.key in ends))

@@ -120,7 +120,7 @@ def _draw_interval(axes: Axes, rounds: Sequence[float], gains: Sequence[Gain], c
 
 def _finish(
     figure: Figure,
-    panels: Any,
+    panels: Any,  # noqa: ANN401 - an array of axes
     arms: Sequence[str],
     probed: Sequence[ProbedRound],
     mark: str,
