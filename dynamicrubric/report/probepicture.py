@@ -193,7 +193,8 @@ def draw_courses(rounds: Sequence[ProbedRound], folder: Path, mark: str = "") ->
         last = max(one.round for one in rounds)
         for axes in panels[-1]:
             axes.set_xlabel("round")
-            axes.set_xticks(range(last + 1))
+            axes.set_xticks(range(1, last + 1))
+            axes.set_xlim(0.6, last + 0.4)
         _legend(figure, mark)
         png, svg = save_figure(figure, folder / "course.png", CHART_STYLE)
     title = "Proxy (the evaluator's own preference) against gold (the truth), by round"
