@@ -27,6 +27,7 @@ from dynamicrubric.yamlio import parse_yaml
 ROLLOUTS: Final = "rollouts.parquet"
 WEIGHTS: Final = "model.safetensors"
 RECORD: Final = "record.json"
+PLAN_FILE: Final = "cells.json"
 RECORD_KEYS: Final = frozenset({"step", "identity", "inputs", "files", "content_hash"})
 TOLERANCE: Final = 1e-9
 """Stored numbers are written in full: a difference is no rounding."""
@@ -247,6 +248,13 @@ def cells_of(root: Path) -> list[str]:
 
 def _unknown_cell(root: Path, key: str) -> UserError:
     cells = cells_of(root)
+    shared = _shared_cell(root, key)
+    if shared is not None and shared != key:
+        return UserError(
+            doing="looking up a cell",
+            got=f"{key!r}, a round that its arm shares with others",
+            expected=f"the name of the cell that was trained for all of them: {shared}",
+        )
     near = difflib.get_close_matches(key, cells, n=4, cutoff=0.5) or cells[:6]
     return UserError(
         doing="looking up a cell",
@@ -254,6 +262,17 @@ def _unknown_cell(root: Path, key: str) -> UserError:
         expected=f"a cell that was run, such as {', '.join(near)}" if near else "a study here",
         remedy=RUN_IT if cells else f"run from the project's top folder, or {RUN_IT}",
     )
+
+
+def _shared_cell(root: Path, name: str) -> str | None:
+    """Return the cell that a round of an arm is, by the plan beside; None if it has no such."""
+    parts = re.fullmatch(r"(?P<arm>.+)-(?P<seed>s\d+)-r(?P<round>\d+)", name)
+    try:
+        arms = json.loads((root / PLAN_FILE).read_text(encoding="utf-8"))["arms"]
+        path = arms[parts["arm"]][parts["seed"]] if parts else ()
+        return str(path[int(parts["round"])]) if parts else None
+    except (OSError, ValueError, LookupError, TypeError):  # no plan, or not one that has it
+        return None
 
 
 def _dvc_hash(root: Path, key: str, folder: str) -> str | None:

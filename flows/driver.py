@@ -29,6 +29,7 @@ from flows.services import prefect_server
 from flows.settings import Choice, lay_choice
 from flows.stages import Stage, stages_of
 from flows.staleness import fresh_stages
+from tasks.disk import check_writable
 from tasks.locks import exclusive
 from tasks.sharedhost import shared_host
 from tasks.shipping import reconcile, ship_study
@@ -40,6 +41,8 @@ if TYPE_CHECKING:
 
 WHAT: Final = "the study"
 """What the lease in a study's lock calls it."""
+WRITTEN: Final = ("data", "results", "work")
+"""The folders that a study writes into."""
 
 
 def run_ablation(choice: Choice | None = None) -> int:
@@ -71,6 +74,7 @@ def _run(console: Console, choice: Choice) -> None:
     os.environ.setdefault("PREFECT_LOGGING_HANDLERS_CONSOLE_LEVEL", "CRITICAL")
     with exclusive(lock_path(study), WHAT):
         check_dvc_lock(study.root)
+        check_writable([study.root / name for name in WRITTEN])
         lay_choice(study.root, choice, say=console.print)
         settle_plan(study, say=console.print)
         console.print("Asking DVC what is up to date ...")
@@ -155,11 +159,13 @@ def _say_results(study: Study, console: Console) -> None:
     found = compare_arms(study.plan, questions, study.root)
     console.print(report(found.outcomes, found.differences, found.questions, found.coevolution))
     results = Path("results")
+    drawn = planned_grids(study.plan)
+    grid = f"; generators by policies: {results / 'grid.png'}" if drawn else ""
     console.print(
         Text(
             f"\nReport:  {results / 'report' / 'index.html'}, for any browser\n"
             f"Table:   {results / 'table.md'}; every figure in {results / 'metrics.csv'}\n"
-            f"Picture: {results / 'study.png'}; generators by policies: {results / 'grid.png'}\n"
+            f"Picture: {results / 'study.png'}{grid}\n"
             "Logs:    work/logs, a folder for each cell\n"
             "Pages:   `make ui` serves Prefect at http://127.0.0.1:4200 and MLflow at "
             "http://127.0.0.1:5000"

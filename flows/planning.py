@@ -75,7 +75,8 @@ def plan_stage(study: Study) -> None:
 def work_left(left: int, total: int, slots: int) -> str:
     """Say how many of the cells are not up to date: DVC restores those that were trained before."""
     number = f"{left} of {total}" if left < total else f"{left}"
-    return f"{number} cells to train or restore, {slots} side by side; logs in work/logs"
+    cells = "cell" if number == "1" else "cells"
+    return f"{number} {cells} to train or restore, {slots} side by side; logs in work/logs"
 
 
 def _set_aside(study: Study, plan: Plan, say: Say) -> None:

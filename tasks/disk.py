@@ -6,7 +6,7 @@ import errno
 import json
 import os
 import shutil
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
@@ -71,6 +71,18 @@ def disk_errors(doing: str, path: Path) -> Iterator[None]:
         if explained is None:
             raise
         raise explained from error
+
+
+def check_writable(folders: Iterable[Path]) -> None:
+    """Refuse folders that are there and cannot be written, before there is anything to write.
+
+    Raises:
+        UserError: names the first such folder.
+    """
+    for folder in folders:
+        if folder.exists() and not os.access(folder, os.W_OK | os.X_OK):
+            got, remedy = _TROUBLE[errno.EACCES]
+            raise UserError(doing="starting the study", got=f"{got} at {folder}", remedy=remedy)
 
 
 def write_json_durably(path: Path, value: Mapping[str, object]) -> None:

@@ -257,8 +257,8 @@ def test_generator_that_nobody_trains_may_be_an_endpoint_s_model(document: dict[
     assert resolve_arm(Config.model_validate(found), "frozen").generator.engine.kind == "openai"
 
 
-def test_example_in_the_readme_is_valid(document: dict[str, Any]) -> None:
-    text = (ROOT / "README.md").read_text(encoding="utf-8")
+def test_example_in_the_docs_is_valid(document: dict[str, Any]) -> None:
+    text = (ROOT / "docs" / "real-models.md").read_text(encoding="utf-8")
     example = text.partition("```yaml\nrecipe:")[2].partition("```")[0]
     found: dict[str, Any] = YAML(typ="safe").load(f"recipe:{example}")
     config = Config.model_validate(merge(document, found))

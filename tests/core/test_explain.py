@@ -335,6 +335,15 @@ def test_explain_altered_file_is_refused_by_its_hash(study: Path, explain: Expla
     assert "rollouts.parquet: got" in explain(study, CELL, "1/oslo/0", code=2)
 
 
+def test_explain_round_that_an_arm_shares_names_the_cell_it_is(
+    study: Path, explain: Explain
+) -> None:
+    path = ["coevolved-s1-r0", CELL]
+    (study / "cells.json").write_text(json.dumps({"arms": {"stale": {"s1": path}}}))
+    assert f"trained for all of them: {CELL}" in explain(study, "stale-s1-r1", code=2)
+    assert "shares" not in explain(study, "stale-s1-r2", code=2)
+
+
 def test_explain_unknown_names_say_which_are_near_and_how_to_list(
     study: Path, explain: Explain
 ) -> None:

@@ -213,3 +213,4 @@ def test_ablation_refuses_an_impossible_choice_and_starts_nothing(
 def test_work_left_says_of_how_many_cells_only_where_some_are_trained() -> None:
     assert work_left(4, 4, 2).startswith("4 cells to train or restore, 2 side by side")
     assert work_left(1, 4, 2).startswith("1 of 4 cells to train or restore")
+    assert work_left(1, 1, 2).startswith("1 cell to train or restore")

@@ -20,7 +20,7 @@ class LanguageConfig(Section):
     seed: Annotated[int, Field(ge=0)]
     """Seed of the split, of the warm starts' rubrics and of new adapters."""
     anchors: Annotated[tuple[Source, ...], Listed, Field(min_length=1)]
-    """Files or folders (JSON Lines or Parquet) in Nectar's format or that of README.md, or
+    """Files or folders (JSON Lines or Parquet) in Nectar's format or that of docs/data.md, or
     `hub:owner/name[@revision]`."""
     against: Annotated[tuple[Source, ...], Listed]
     """Benchmark files that no prompt may overlap; an empty list checks none."""

@@ -64,7 +64,7 @@ def _of_anchors(name: str) -> str:
             doing=f"looking for the prompts and anchors {name}",
             got="no such file or folder",
             expected="ranked answers to prompts as JSON Lines or Parquet, one prompt a row, in "
-            "Nectar's format or as prompt, responses and ranking (README.md shows a row)",
+            "Nectar's format or as prompt, responses and ranking (docs/data.md shows a row)",
             remedy="put a file there, or name yours (or hub:berkeley-nest/Nectar) under "
             "world.anchors in params.yaml",
         )
