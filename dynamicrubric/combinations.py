@@ -19,7 +19,8 @@ from dynamicrubric.enginesettings import (
     VllmServerVerifier,
 )
 from dynamicrubric.errors import UserError
-from dynamicrubric.recipe import RATED, RecipeConfig
+from dynamicrubric.evaluatorkinds import RATED
+from dynamicrubric.recipe import RecipeConfig
 from dynamicrubric.runtime import RuntimeConfig
 from dynamicrubric.settings import (
     BackboneConfig,

@@ -14,10 +14,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
+from dynamicrubric.evaluatorkinds import KEEPS_RUBRICS
 from dynamicrubric.grid import GRID_DIR, planned_grids
 from dynamicrubric.plan import RUNS_DIR, WARM_DIR, Cell, Plan
 from dynamicrubric.probes.planned import PROBES_DIR, planned_probes
-from dynamicrubric.recipe import KEEPS_RUBRICS
 
 PREPARED_DIR: Final = "data/prepared"
 RECORDS: Final = (

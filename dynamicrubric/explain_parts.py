@@ -11,9 +11,9 @@ from dataclasses import dataclass
 from typing import Final
 
 from dynamicrubric.evaluation import NO_RUBRIC
+from dynamicrubric.evaluatorkinds import KEEPS_RUBRICS, SCORED
 from dynamicrubric.evaluators.judging import equally_weighted, text_hash
 from dynamicrubric.lineage import Row, Training, read_record
-from dynamicrubric.recipe import KEEPS_RUBRICS, SCORED
 from dynamicrubric.rubrics import parse_rubric
 from dynamicrubric.scoring import score_response
 from dynamicrubric.types import InvalidReason, InvalidRubric, Rubric, Score, Verdict

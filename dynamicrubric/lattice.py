@@ -19,8 +19,8 @@ from dynamicrubric.cells import (
 )
 from dynamicrubric.config import BackboneConfig, Config, LanguageConfig, resolve_arm
 from dynamicrubric.errors import UserError
+from dynamicrubric.evaluatorkinds import KEEPS_RUBRICS, RATED, SCORED
 from dynamicrubric.prompts.roles import prompt_texts_hash
-from dynamicrubric.recipe import KEEPS_RUBRICS, RATED, SCORED
 from dynamicrubric.rounds import cell_recipe
 from dynamicrubric.versions import STEP_VERSIONS
 from dynamicrubric.worlds.base import POSTCARDS

@@ -12,8 +12,8 @@ from dynamicrubric.cells import (
     RubricSettings,
 )
 from dynamicrubric.config import EvaluationConfig, GeneratorConfig, RecipeConfig
+from dynamicrubric.evaluatorkinds import RATED, WITH_REWARD_MODEL
 from dynamicrubric.prompts.judges import judge_texts_hash
-from dynamicrubric.recipe import RATED, WITH_REWARD_MODEL
 from dynamicrubric.versions import STEP_VERSIONS
 
 

@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from dynamicrubric.evaluatorkinds import KEEPS_RUBRICS, SCORED, WITH_REWARD_MODEL
 from dynamicrubric.evaluators.limits import ScoreLimits
 from dynamicrubric.evaluators.spec import EvaluatorSpec
 from dynamicrubric.plan import CellRecipe, EvaluationSettings, PolicyTraining
-from dynamicrubric.recipe import KEEPS_RUBRICS, SCORED, WITH_REWARD_MODEL
 from dynamicrubric.seeds import derive_seed
 from dynamicrubric.worlds.noise import noisy_anchors
 from dynamicrubric.worlds.prepared import PreparedData
 
 if TYPE_CHECKING:
     from dynamicrubric.engines.choice import Engines
+    from dynamicrubric.evaluation import SampledSet
     from dynamicrubric.evaluators.base import Evaluator
     from dynamicrubric.training.scored import ScoredRollout
 
@@ -85,6 +87,35 @@ def scored_rollout(
         cell_hash=cell_hash,
         truncated=training.truncated,
     )
+
+
+def measure_scored_cell(
+    cell: CellRecipe,
+    prepared: PreparedData,
+    sets: Sequence[SampledSet],
+    generator_dir: Path,
+    before_dir: Path | None,
+    engines: Engines,
+    out_dir: Path,
+) -> None:
+    """Measure a policy whose evaluator gives scores without verdicts, in round 0 too."""
+    from dynamicrubric.evaluation import evaluate_without_rubrics
+    from dynamicrubric.evaluationfiles import read_sets, write_before, write_evaluation
+    from dynamicrubric.scoredevaluation import evaluate_scored, measure_scored
+
+    quality = prepared.world.true_quality
+    evaluator = scoring_of(cell, generator_dir, prepared, engines)
+    if evaluator is None:
+        write_evaluation(evaluate_without_rubrics(sets, quality), out_dir)
+        return
+    limits, anchors = limits_of(cell, cell.evaluation), prepared.heldout_anchors
+    name = (cell.seed, cell.round, "evaluate")
+    write_evaluation(evaluate_scored(sets, evaluator, limits, quality, name, anchors), out_dir)
+    if before_dir is not None:
+        where = "the held-out sets of the policy before its update"
+        sets, known = read_sets(before_dir)
+        name = (cell.seed, cell.round - 1, "evaluate")
+        write_before(measure_scored(where, sets, evaluator, limits, known, name), out_dir)
 
 
 def train_reward(

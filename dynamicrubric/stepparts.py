@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from dynamicrubric.enginesettings import OpenAI
+from dynamicrubric.evaluatorkinds import SCORED
 from dynamicrubric.plan import (
     CellRecipe,
     EvaluationSettings,
@@ -14,7 +15,6 @@ from dynamicrubric.plan import (
     PolicyTraining,
 )
 from dynamicrubric.prompts.roles import generator_messages
-from dynamicrubric.recipe import SCORED
 from dynamicrubric.rubrics import render_rubric
 from dynamicrubric.scoredparts import scored_rollout
 from dynamicrubric.seeds import derive_seed

@@ -16,9 +16,9 @@ from dynamicrubric.config import (
     SupervisedConfig,
     WorldConfig,
 )
+from dynamicrubric.evaluatorkinds import KEEPS_RUBRICS, SCORED
 from dynamicrubric.plan import CellRecipe, parse_recipe
-from dynamicrubric.recipe import KEEPS_RUBRICS, SCORED
-from dynamicrubric.scoredparts import limits_of, scoring_of, train_reward
+from dynamicrubric.scoredparts import measure_scored_cell, train_reward
 from dynamicrubric.seeds import derive_seed
 from dynamicrubric.stepparts import (
     anchors_of,
@@ -322,7 +322,7 @@ def _measure(
         write_evaluation(evaluate_without_rubrics(sets, quality), out_dir)
         return
     if cell.rubrics.evaluator in SCORED:
-        _measure_scored(cell, prepared, sets, generator_dir, before_dir, engines, out_dir)
+        measure_scored_cell(cell, prepared, sets, generator_dir, before_dir, engines, out_dir)
         return
     writer = writer_of(cell, generator_dir, prepared.world, engines, prepared.prompts["heldout"])
     judging = judging_of(cell, cell.evaluation, prepared.world, engines)
@@ -335,35 +335,6 @@ def _measure(
         seed_name = (cell.seed, cell.round - 1, "evaluate")
         sets, known = read_sets(before_dir)
         write_before(measure_sets(where, sets, writer, judging, known, seed_name), out_dir)
-
-
-def _measure_scored(
-    cell: CellRecipe,
-    prepared: PreparedData,
-    sets: Sequence[SampledSet],
-    generator_dir: Path,
-    before_dir: Path | None,
-    engines: Engines,
-    out_dir: Path,
-) -> None:
-    """Measure a policy whose evaluator gives scores without verdicts, as `_measure` does others."""
-    from dynamicrubric.evaluation import evaluate_without_rubrics
-    from dynamicrubric.evaluationfiles import read_sets, write_before, write_evaluation
-    from dynamicrubric.scoredevaluation import evaluate_scored, measure_scored
-
-    quality = prepared.world.true_quality
-    evaluator = scoring_of(cell, generator_dir, prepared, engines)
-    if evaluator is None:
-        write_evaluation(evaluate_without_rubrics(sets, quality), out_dir)
-        return
-    limits, anchors = limits_of(cell, cell.evaluation), prepared.heldout_anchors
-    name = (cell.seed, cell.round, "evaluate")
-    write_evaluation(evaluate_scored(sets, evaluator, limits, quality, name, anchors), out_dir)
-    if before_dir is not None:
-        where = "the held-out sets of the policy before its update"
-        sets, known = read_sets(before_dir)
-        name = (cell.seed, cell.round - 1, "evaluate")
-        write_before(measure_scored(where, sets, evaluator, limits, known, name), out_dir)
 
 
 def evaluate_grid(

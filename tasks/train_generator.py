@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from prefect import task
 
+from dynamicrubric.evaluatorkinds import KEEPS_RUBRICS
 from dynamicrubric.plan import Cell
-from dynamicrubric.recipe import KEEPS_RUBRICS
 from tasks.record import carry, load_artefact
 from tasks.study import StepResult, Study, request_for
 from tasks.training import generator_identity, run_training

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from dynamicrubric.cells import without
+from dynamicrubric.evaluatorkinds import KEEPS_RUBRICS
 from dynamicrubric.plan import (
     Cell,
     CellRecipe,
@@ -13,7 +14,6 @@ from dynamicrubric.plan import (
     PolicyTraining,
     identity_of,
 )
-from dynamicrubric.recipe import KEEPS_RUBRICS
 from tasks.console import log_line
 from tasks.record import StepRequest
 from tasks.study import StepResult, Study

@@ -47,7 +47,11 @@ class PromptWriter:
         texts = self.writer.write(asked, draws) if asked else []
         self.kept |= dict(zip(new, texts, strict=True))
         self.fresh = list(new.values())
-        return [self.kept[one.prompt_id, one.prompt] for one in sets]
+        found = [self.kept[one.prompt_id, one.prompt] for one in sets]
+        for key in new:
+            if self.kept[key].failure is not None:
+                del self.kept[key]  # an engine that gave none now may give one the next time
+        return found
 
 
 @dataclass

@@ -14,10 +14,10 @@ from dynamicrubric.config import Config, PretrainedConfig, RecipeConfig
 from dynamicrubric.engines.meta import ModelSize
 from dynamicrubric.engines.transformers import MAX_BATCH_LOGITS, MAX_BATCH_ROWS, MAX_BATCH_TOKENS
 from dynamicrubric.engines.verifier import GPU_BUDGET
+from dynamicrubric.evaluatorkinds import KEEPS_RUBRICS
 from dynamicrubric.preflight.facts import Phase
 from dynamicrubric.preflight.lengths import Lengths
 from dynamicrubric.preflight.work import num_prompts
-from dynamicrubric.recipe import KEEPS_RUBRICS
 
 FLOAT32: Final = 4
 ADAM_BYTES: Final = 8

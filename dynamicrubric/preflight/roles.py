@@ -10,10 +10,10 @@ from dynamicrubric.engines.ready import check_ready
 from dynamicrubric.engines.verifier import GPU_BUDGET
 from dynamicrubric.enginesettings import Vllm
 from dynamicrubric.errors import UserError
+from dynamicrubric.evaluatorkinds import KEEPS_RUBRICS, RATED, SCORED
 from dynamicrubric.plan import Plan
 from dynamicrubric.preflight.facts import Check, of_arms
 from dynamicrubric.preflight.lengths import Lengths
-from dynamicrubric.recipe import KEEPS_RUBRICS, RATED, SCORED
 
 ROLES: Final = ("policy", "generator", "verifier")
 

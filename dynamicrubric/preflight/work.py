@@ -15,10 +15,10 @@ from pathlib import Path
 from typing import Any
 
 from dynamicrubric.config import Config, LanguageConfig
+from dynamicrubric.evaluatorkinds import KEEPS_RUBRICS, SCORED
 from dynamicrubric.plan import RUNS_DIR, WARM_DIR, Cell, Plan, expand
 from dynamicrubric.preflight.facts import Work
 from dynamicrubric.preflight.lengths import Lengths
-from dynamicrubric.recipe import KEEPS_RUBRICS, SCORED
 from dynamicrubric.worlds.postcards.prompts import all_prompts
 
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+from dynamicrubric.evaluatorkinds import SCORED
 from dynamicrubric.evaluators.base import Evaluator
 from dynamicrubric.evaluators.spec import EvaluatorSpec, Kind
 from dynamicrubric.plan import CellRecipe
-from dynamicrubric.recipe import SCORED
 from dynamicrubric.scoredparts import scoring_of
 from dynamicrubric.worlds.prepared import PreparedData
 

@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from dynamicrubric.errors import UserError
+from dynamicrubric.evaluatorkinds import KEEPS_RUBRICS
 from dynamicrubric.plan import Plan
-from dynamicrubric.recipe import KEEPS_RUBRICS
 from dynamicrubric.report.cellfiles import EVALUATION, REMEDY, CellFiles
 from dynamicrubric.report.paid import Paid, divided, paid_of, total_paid
 
