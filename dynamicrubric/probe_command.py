@@ -242,7 +242,8 @@ def _show(
 
 
 def _courses(seed: int, rows: Sequence[CourseRow]) -> list[Course]:
-    from dynamicrubric.probes.course import REFERENCES, courses_of, distinct
+    from dynamicrubric.probes.course import courses_of, distinct
+    from dynamicrubric.probes.names import REFERENCES
 
     by_reference = {
         name: {seed: own}

@@ -22,25 +22,21 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Final, Literal
+from typing import Final
 
 from dynamicrubric.errors import UserError
 from dynamicrubric.evaluation import SampledSet
 from dynamicrubric.evaluators.base import Evaluator
 from dynamicrubric.evaluators.judging import ResponseSet
 from dynamicrubric.probes.measure import EPSILON
+from dynamicrubric.probes.names import Reference
 from dynamicrubric.seeds import derive_seed, generator_for
 from dynamicrubric.stats import LEVEL, Estimate, Paired, PromptValues, estimate, holm, prompt_means
 from dynamicrubric.types import Score
 
-Reference = Literal["before", "start"]
-REFERENCES: Final[dict[Reference, str]] = {
-    "before": "the policy of the round before",
-    "start": "the start policy",
-}
 NO_PAIR: Final = "no_pair"
 EVEN: Final = 0.5
-Gold = Callable[[Sequence[ResponseSet], Sequence[int]], list[tuple[Score | float | None, ...]]]
+Gold = Callable[[Sequence[ResponseSet], Sequence[int]], Sequence[Sequence[Score | float | None]]]
 """(sets, seeds) to each response's true or gold quality, None or unscored where it has none."""
 
 

@@ -6,8 +6,9 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
-from dynamicrubric.probes.course import CourseRow, Reference
+from dynamicrubric.probes.course import CourseRow
 from dynamicrubric.probes.measure import ProbeRow
+from dynamicrubric.probes.names import Reference
 from dynamicrubric.types import Score
 
 ATTACKS_FILE: Final = "attacks.parquet"

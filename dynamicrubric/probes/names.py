@@ -1,9 +1,9 @@
-"""Names of the attacks, for settings that are checked before anything is loaded."""
+"""Names of attacks and of what is compared, for settings that are checked before all else."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Final
+from typing import Final, Literal
 
 from dynamicrubric.errors import UserError
 
@@ -17,6 +17,13 @@ CONTROLS: Final = ("copies_alone",)
 """Those that plant nothing: what an attacked set does by itself."""
 ATTACKS: Final = (*FIRST_ORDER, *SECOND_ORDER)
 """In the order of every table; `attacks` says what each does."""
+
+Reference = Literal["before", "start"]
+REFERENCES: Final[dict[Reference, str]] = {
+    "before": "the policy of the round before",
+    "start": "the start policy",
+}
+"""The older policies that a round's is compared with (`course`)."""
 
 
 def check_names(names: Sequence[str]) -> None:

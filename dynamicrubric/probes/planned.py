@@ -9,6 +9,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
+from dynamicrubric.probes.names import Reference
+
 if TYPE_CHECKING:
     from dynamicrubric.cells import Cell
     from dynamicrubric.lattice import Plan
@@ -29,7 +31,7 @@ class ProbedCell:
 
     cell: Cell
     arms: tuple[str, ...]
-    older: Mapping[str, Cell]
+    older: Mapping[Reference, Cell]
 
     @property
     def generator_dir(self) -> str:
@@ -104,7 +106,9 @@ def planned_probes(plan: Plan) -> dict[str, PlannedProbe]:
 def probed(plan: Plan, path: tuple[str, ...], key: str, arms: list[str]) -> ProbedCell:
     """Return a cell of a path as it is probed."""
     cell, place = plan.cell(key), path.index(key)
-    older = {"before": plan.cell(path[place - 1]), "start": plan.cell(path[0])} if place else {}
+    older: dict[Reference, Cell] = {}
+    if place:
+        older = {"before": plan.cell(path[place - 1]), "start": plan.cell(path[0])}
     return ProbedCell(cell, tuple(arms), older)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -15,6 +16,7 @@ from dynamicrubric.probes.arms import evaluator_of
 from dynamicrubric.probes.attacks import Attack
 from dynamicrubric.probes.course import CourseRow, Gold, measure_course
 from dynamicrubric.probes.measure import ProbeRow, measure_attacks
+from dynamicrubric.probes.names import Reference
 
 if TYPE_CHECKING:
     from dynamicrubric.engines.choice import Engines
@@ -40,7 +42,7 @@ class Probed:
     recipe: CellRecipe
     generator_dir: Path
     evaluation_dir: Path
-    older: Mapping[str, Path]
+    older: Mapping[Reference, Path]
 
 
 def draws_of(recipe: CellRecipe) -> tuple[str | int, ...]:
@@ -76,7 +78,6 @@ def attack_cell(
     limits = ScoreLimits(recipe.verifier.max_unscored_rate, recipe.evaluation.max_invalid_rate)
     rows = []
     for evaluator in evaluators:
-        where = f"{one.key}, {evaluator.name}"
         rows += measure_attacks(
             evaluator,
             sets,
@@ -84,9 +85,13 @@ def attack_cell(
             prepared.world.true_quality,
             draws_of(recipe),
             limits,
-            lambda attack, where=where: say(f"{where}: {attack}"),  # type: ignore[misc]
+            partial(_tell, say, f"{one.key}, {evaluator.name}"),
         )
     return rows
+
+
+def _tell(say: Say, where: str, attack: str) -> None:
+    say(f"{where}: {attack}")
 
 
 def course_of(

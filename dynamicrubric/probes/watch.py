@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from dynamicrubric.probes.course import EVEN, REFERENCES, Course, CourseRow, courses_of
+from dynamicrubric.probes.course import EVEN, Course, CourseRow, courses_of
+from dynamicrubric.probes.names import REFERENCES
 from dynamicrubric.stats import LEVEL, Estimate
 
 

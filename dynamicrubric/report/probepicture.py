@@ -11,9 +11,9 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from dynamicrubric.probes.course import EVEN, REFERENCES, Course
+from dynamicrubric.probes.course import EVEN, Course
 from dynamicrubric.probes.figures import AttackFigure, Gain
-from dynamicrubric.probes.names import FIRST_ORDER, SECOND_ORDER
+from dynamicrubric.probes.names import FIRST_ORDER, REFERENCES, SECOND_ORDER, Reference
 from dynamicrubric.report.charts import CHART_STYLE, Chart
 from dynamicrubric.report.figures import (
     CAPTION_COLOUR,
@@ -202,12 +202,12 @@ def draw_courses(rounds: Sequence[ProbedRound], folder: Path, mark: str = "") ->
     return Chart("course", title, f"{title}; diverged: {', '.join(said) or 'none'}", png, svg)
 
 
-def _draw_course(axes: Axes, own: Mapping[int, Sequence[Course]], reference: str) -> None:
+def _draw_course(axes: Axes, own: Mapping[int, Sequence[Course]], reference: Reference) -> None:
     points: dict[str, list[tuple[int, Estimate]]] = {"proxy": [], "gold": []}
     for number, courses in own.items():
         by_name = {one.reference: one for one in courses}
         # In round 1 the start policy is the policy of the round before.
-        found = by_name.get(reference) or (by_name.get("before") if number == 1 else None)  # type: ignore[call-overload]
+        found = by_name.get(reference) or (by_name.get("before") if number == 1 else None)
         if found is None:
             continue
         points["proxy"].append((number, found.proxy))

@@ -6,9 +6,10 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
-from dynamicrubric.probes.course import EVEN, REFERENCES, Course
+from dynamicrubric.probes.course import EVEN, Course
 from dynamicrubric.probes.figures import FINDINGS, AttackFigure, figure_rows
 from dynamicrubric.probes.measure import MODES
+from dynamicrubric.probes.names import REFERENCES
 from dynamicrubric.report.evidence import Grid
 from dynamicrubric.report.page import Section
 from dynamicrubric.report.phrases import (

@@ -12,10 +12,11 @@ from typing import Any, Final
 from dynamicrubric.errors import UserError
 from dynamicrubric.evaluatorkinds import WITH_REWARD_MODEL
 from dynamicrubric.plan import Plan
-from dynamicrubric.probes.course import REFERENCES, Course, CourseRow, courses_of, distinct
+from dynamicrubric.probes.course import Course, CourseRow, courses_of, distinct
 from dynamicrubric.probes.figures import AttackFigure, attack_figures
 from dynamicrubric.probes.files import ATTACK_TYPES, ATTACKS_FILE, COURSE_FILE, read_courses
 from dynamicrubric.probes.measure import EPSILON
+from dynamicrubric.probes.names import REFERENCES
 from dynamicrubric.probes.planned import PlannedProbe, ProbedCell, planned_probes
 from dynamicrubric.report.cellfiles import REMEDY, checked_file
 from dynamicrubric.report.faults import NOT_WHAT_WAS_WRITTEN, Fault, reason_of
