@@ -104,11 +104,13 @@ class PolicyTraining(Grown):
     truncated: Truncated = "zero"
 
 
-class EvaluationSettings(Section):
+class EvaluationSettings(Grown):
     """Measurement on held-out prompts."""
 
+    later: ClassVar = frozenset({"stop_on_divergence"})
     sets_per_prompt: int
     max_invalid_rate: Rate
+    stop_on_divergence: bool = False
 
 
 class CellRecipe(Grown):
@@ -135,7 +137,7 @@ class CellRecipe(Grown):
     versions: dict[str, int]
 
 
-LIMITS: Final = frozenset({"max_invalid_rate", "max_unscored_rate"})
+LIMITS: Final = frozenset({"max_invalid_rate", "max_unscored_rate", "stop_on_divergence"})
 """Keys that can stop a step but never change what it computes."""
 MEASUREMENT: Final = frozenset({"evaluation", "evaluate_round"})
 """Keys of a recipe that only measurement reads."""

@@ -2,7 +2,7 @@
 
 They read settings and artefacts, `plan` also the records of what was run here: no model, no heavy
 library, an answer in a second or two. `preflight` imports torch to count parameters; `bench`,
-`score`, `rubric` and `serve-reward` open the models of their evaluators.
+`probe`, `score`, `rubric` and `serve-reward` open the models of their evaluators.
 Training is started by `make reproduce`, `python -m flows ablation` or `dvc repro`.
 """
 
@@ -126,13 +126,17 @@ def _show(config: Config, study: Plan, root: Path) -> None:
 
     from dynamicrubric.estimate import estimate_plan
     from dynamicrubric.grid import planned_grids
+    from dynamicrubric.probes.planned import planned_probes
     from dynamicrubric.report.gridtable import missing_grids
+    from dynamicrubric.report.probetable import missing_probes
 
     everything = [*study.starts.values(), *study.cells.values()]
     finished = {cell.key for cell in everything if _is_finished(root, cell)}
     trained = sum(key in finished for key in study.cells)
     missing = missing_grids(study, root)
     finished |= {g.directory for key, g in planned_grids(study).items() if key not in missing}
+    unprobed = missing_probes(study, root)
+    finished |= {p.directory for key, p in planned_probes(study).items() if key not in unprobed}
     typer.echo(cell_count(config.study, study))
     console = Console()
     console.print(lattice_table(study))
@@ -198,6 +202,30 @@ def honesty(
     if limit is not None and orders is None:
         raise typer.BadParameter("needs --orders", param_hint="--limit")
     run_honesty(Path(), cells, orders=orders, limit=limit, as_json=as_json)
+
+
+@app.command()
+def probe(
+    cells: Annotated[
+        list[str], typer.Argument(metavar="CELL...", help="Finished rounds: folders of data/runs.")
+    ],
+    attack: Annotated[
+        list[str] | None, typer.Option(help="An attack; several times for more. None: all.")
+    ] = None,
+    evaluator: Annotated[
+        list[str] | None,
+        typer.Option(help="A kind, or a YAML file with an evaluator's values. None: each cell's."),
+    ] = None,
+    sets: Annotated[int, typer.Option(min=1, help="Sets to attack for each prompt.")] = 1,
+    out: Annotated[
+        Path | None, typer.Option(help="A new folder for the tables, a row an attack and set.")
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="For machines.")] = False,
+) -> None:
+    """Try to hack the evaluators of finished rounds: score gained beside true quality gained."""
+    from dynamicrubric.probe_command import run_probe
+
+    run_probe(Path(), cells, attack or (), evaluator or (), sets, out, as_json=as_json)
 
 
 def _check_names(params: Path, cells: Path, graph: Path | None, check: bool) -> None:

@@ -17,6 +17,7 @@ from typing import Any, Final, NamedTuple
 from dynamicrubric.evaluatorkinds import KEEPS_RUBRICS
 from dynamicrubric.grid import GRID_DIR, planned_grids
 from dynamicrubric.plan import RUNS_DIR, WARM_DIR, Cell, Plan
+from dynamicrubric.probes.planned import PROBES_DIR, planned_probes
 
 PREPARED_DIR: Final = "data/prepared"
 RECORDS: Final = (
@@ -24,8 +25,10 @@ RECORDS: Final = (
     f"{WARM_DIR}/*/record.json",
     f"{RUNS_DIR}/*/*/record.json",
     f"{GRID_DIR}/*/record.json",
+    f"{PROBES_DIR}/*/record.json",
     "work/retired/*/*/record.json",
     "work/retired/grid-*/record.json",
+    "work/retired/probe-*/record.json",
 )
 
 
@@ -82,8 +85,8 @@ def estimate_plan(plan: Plan, root: Path, finished: Collection[str] = ()) -> Est
     Args:
         plan: the lattice of cells.
         root: the project's folder.
-        finished: keys of cells to leave out, and with them what all cells start from; a grid's is
-            its folder.
+        finished: keys of cells to leave out, and with them what all cells start from; a grid's or a
+            probe's is its folder.
     """
     known = earlier_costs(root)
     if not known:
@@ -133,6 +136,11 @@ def _stages(plan: Plan, finished: Collection[str]) -> dict[str, _Stage]:
         shapes = () if grid.directory in finished else (Shape("evaluate_grid", "", 1),)
         read = tuple(cell.directory for cell in (*grid.cells, grid.stale))
         stages[grid.directory] = _Stage(shapes, read)
+    for probe in planned_probes(plan).values():
+        shape = Shape("probe_evaluators", "", len(probe.cells))
+        shapes = () if probe.directory in finished else (shape,)
+        read = tuple(one.cell.directory for one in probe.cells.values())
+        stages[probe.directory] = _Stage(shapes, read)
     return stages
 
 
@@ -176,6 +184,8 @@ def _shape_of_record(record: Mapping[str, Any]) -> Shape | None:
     step, identity = str(record["step"]), record["identity"]
     if step in ("prepare", "evaluate_grid"):
         return Shape(step, "", 1)
+    if step == "probe_evaluators":
+        return Shape(step, "", len(identity["cells"]))
     if step == "warm_start":
         return _warm_shape(identity["settings"])
     if step == "sample_responses":

@@ -41,6 +41,7 @@ class Plan:
         shared: identity of the steps that every cell starts from: `prepare`, and `warm_start` by
             role.
         audit: which generators the audit of the bound measures; None if there is none.
+        probe: what is done to hack its evaluators, None if nothing.
     """
 
     starts: dict[str, Cell]
@@ -48,6 +49,7 @@ class Plan:
     paths: dict[tuple[str, int], tuple[str, ...]]
     shared: dict[str, Any]
     audit: AuditConfig | None = None
+    probe: dict[str, Any] | None = None
 
     def cell(self, key: str) -> Cell:
         """Return a cell of any round by key, or raise a UserError that names those there are."""
@@ -109,6 +111,7 @@ def expand(config: Config) -> Plan:
         paths=paths,
         shared=shared,
         audit=config.study.audit,
+        probe=None if config.probe is None else config.probe.model_dump(mode="json"),
     )
 
 

@@ -415,3 +415,58 @@ def audit_checkpoints(
         Path(out_dir),
         engines,
     )
+
+
+def probe_evaluators(
+    *,
+    cells: Sequence[Mapping[str, Any]],
+    attacks: Sequence[str],
+    sets_per_prompt: int,
+    gold_judge: Mapping[str, Any] | None,
+    prepared_dir: str,
+    out_dir: str,
+    engines: Places = None,
+) -> None:
+    """Attack the evaluators of some cells, and compare each with what is true of its policy.
+
+    Args:
+        cells: each cell's key, recipe, generator_dir, evaluation_dir, and the evaluations of the
+            older policies that its own is compared with, by reference.
+        attacks: names of the attacks; none: all.
+        sets_per_prompt: held-out sets that are attacked for each prompt.
+        gold_judge: who says what is good where nobody knows it.
+        prepared_dir: the world.
+        out_dir: where the tables go.
+        engines: where engines run.
+    """
+    from dynamicrubric.probes.step import probe_cells
+
+    prepared = load_prepared(Path(prepared_dir))
+    with engines_of(prepared, engines) as opened:
+        probe_cells(cells, attacks, sets_per_prompt, gold_judge, prepared, opened, Path(out_dir))
+        opened.write(Path(out_dir), with_cost=True)
+
+
+def watch_course(
+    *,
+    cell: Mapping[str, Any],
+    gold_judge: Mapping[str, Any] | None,
+    prepared_dir: str,
+    out_dir: str,
+    engines: Places = None,
+) -> None:
+    """Compare a round's policy with that of the round before under the evaluator of the round.
+
+    Args:
+        cell: as in `probe_evaluators`.
+        gold_judge: likewise.
+        prepared_dir: the world.
+        out_dir: where the table goes.
+        engines: where engines run.
+    """
+    from dynamicrubric.probes.step import watch_cell
+
+    prepared = load_prepared(Path(prepared_dir))
+    with engines_of(prepared, engines) as opened:
+        watch_cell(cell, gold_judge, prepared, opened, Path(out_dir))
+        opened.write(Path(out_dir), with_cost=True)

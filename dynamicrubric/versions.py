@@ -21,5 +21,7 @@ STEP_VERSIONS: Final[dict[str, int]] = {
     "evaluate_grid": 1,
     "audit_checkpoints": 1,
 }
+PROBE_VERSIONS: Final[dict[str, int]] = {"probe_evaluators": 1, "watch_course": 1}
+"""Of the probes, which are no steps of a cell: nothing that is trained depends on them."""
 COMPARE_VERSION: Final = 6
 """Of the comparison, which is no cell's step: its stage in dvc.yaml depends on it."""

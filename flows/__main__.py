@@ -120,6 +120,14 @@ def audit(key: Annotated[str, typer.Argument(help="An audit of the plan, such as
 
 
 @app.command()
+def probe(key: Annotated[str, typer.Argument(help="A seed of the plan, such as s1.")]) -> None:
+    """Attack the evaluators of a seed's probed arms."""
+    from flows.lookup import probe_of
+
+    _run_flow("probe", "run_probe", lambda study: probe_of(study, key), key=key)
+
+
+@app.command()
 def compare(
     partial: Annotated[
         bool,

@@ -14,6 +14,7 @@ from dynamicrubric.engines.ready import check_ready
 from dynamicrubric.errors import UserError
 from dynamicrubric.grid import NEEDS, PlannedGrid, planned_grids
 from dynamicrubric.plan import ROLES, Cell
+from dynamicrubric.probes.planned import PlannedProbe, planned_probes
 from tasks.study import Study
 
 
@@ -81,6 +82,25 @@ def audit_of(study: Study, key: str) -> PlannedAudit:
             remedy="run `dynamicrubric plan` if params.yaml was changed",
         )
     return audits[key]
+
+
+def probe_of(study: Study, key: str) -> PlannedProbe:
+    """Return the probes of a seed by key, such as `s1`.
+
+    Raises:
+        UserError: there are none.
+    """
+    probes = planned_probes(study.plan)
+    if key not in probes:
+        raise UserError(
+            doing="running the flow `probe`",
+            got=repr(key),
+            expected=f"one of {', '.join(probes)}"
+            if probes
+            else "a plan with `probe` and its arms",
+            remedy="run `dynamicrubric plan` if params.yaml was changed",
+        )
+    return probes[key]
 
 
 def check_engines(study: Study, stages: Collection[str]) -> None:

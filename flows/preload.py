@@ -10,4 +10,5 @@ import flows.audit
 import flows.grid
 import flows.nesting
 import flows.prepare
+import flows.probe
 import flows.round  # noqa: F401 - loaded for the forked children

@@ -34,6 +34,7 @@ from dynamicrubric.report.outcomes import (
 )
 from dynamicrubric.report.page import Section
 from dynamicrubric.report.picture import draw_study
+from dynamicrubric.report.probetable import read_probes
 from dynamicrubric.report.table import console, markdown
 
 __all__ = [
@@ -167,6 +168,7 @@ def write_comparison(
         found.mark,
         (*sections, *anchor_sections(found.anchors)),
         read_audit_state(plan, root),
+        read_probes(plan, root, gathered.faults),
     )
     report = write_report(material, results)
     return replace(found, files=files, report=report)

@@ -33,6 +33,8 @@ from dynamicrubric.report.pagetables import (
     uses_of,
 )
 from dynamicrubric.report.phrases import seed_counts, span
+from dynamicrubric.report.probesection import course_csv, probe_csv, probe_sections
+from dynamicrubric.report.probetable import ProbedRound
 from dynamicrubric.report.sweeps import sweeps_of
 from dynamicrubric.report.sweepsection import sweeps_section
 from dynamicrubric.report.updates import updates_of
@@ -59,6 +61,7 @@ class Material:
         mark: the sentence that marks a partial report; empty if it is whole.
         sections: sections of other parts of the project.
         audit: the audit of the bound, where the plan has one.
+        probed: attacks on evaluators by arm and round.
     """
 
     outcomes: OutcomeTable
@@ -69,6 +72,7 @@ class Material:
     mark: str = ""
     sections: Sequence[Section] = ()
     audit: AuditState = field(default_factory=AuditState)
+    probed: Sequence[ProbedRound] = ()
 
 
 def write_report(material: Material, results: Path) -> Path:
@@ -89,6 +93,7 @@ def write_report(material: Material, results: Path) -> Path:
     parts = gap_section(tables.gap, folder / PLOTS, material.mark)
     sweeps = sweeps_section(tables.sweeps, folder / PLOTS, material.mark)
     honesty = honesty_section(tables.honesty, strong_arms(material.outcomes.arms))
+    probes = probe_sections(material.probed, folder / PLOTS, material.mark)
     write_tables(tables, folder / TABLE_FILES)
     audit = audit_sections(material.audit, folder / PLOTS, folder / TABLE_FILES, material.mark)
     content = PageContent(
@@ -105,7 +110,16 @@ def write_report(material: Material, results: Path) -> Path:
         settings=_settings(material),
         faults=material.gathered.faults,
         mark=material.mark,
-        sections=[section, *parts, *audit, *updates, *sweeps, *honesty, *material.sections],
+        sections=[
+            section,
+            *parts,
+            *audit,
+            *updates,
+            *sweeps,
+            *honesty,
+            *probes,
+            *material.sections,
+        ],
         quality_known=any(
             row.n_scored for row in material.outcomes.rows if row.metric == "true_quality"
         ),
@@ -135,6 +149,8 @@ def _tables(material: Material) -> Tables:
         gap=gap_figures(outcomes, gathered),
         honesty=honesty_by_round(gathered),
         sweeps=sweeps_of(gathered),
+        probes=probe_csv(material.probed),
+        course=course_csv(material.probed),
     )
 
 

@@ -42,6 +42,8 @@ class Tables:
         gap: the parts of Delta_gap by arm and round, and by item.
         honesty: what R_disc pays for, by arm and round.
         sweeps: arms that differ in one setting of the anchors alone, along that setting.
+        probes: what attacks gain, a row an arm, round, attack and mode.
+        course: proxy and gold, a row an arm, round and older policy.
     """
 
     points: Sequence[CurvePoint]
@@ -56,6 +58,8 @@ class Tables:
     gap: GapFigures
     honesty: ByRound
     sweeps: Sequence[Sweep]
+    probes: Sequence[Mapping[str, object]] = ()
+    course: Sequence[Mapping[str, object]] = ()
 
 
 def write_tables(tables: Tables, folder: Path) -> tuple[Path, ...]:
@@ -83,6 +87,8 @@ def write_tables(tables: Tables, folder: Path) -> tuple[Path, ...]:
         "gap_items": item_rows(tables.gap),
         "honesty": honesty_rows(tables.honesty),
         "sweeps": sweep_rows(tables.sweeps),
+        "probes": tables.probes,
+        "course": tables.course,
     }
     return tuple(_write(folder / f"{name}.csv", found) for name, found in rows.items())
 

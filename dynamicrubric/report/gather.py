@@ -17,6 +17,7 @@ from dynamicrubric.report.extremes import Extremes, extremes_of
 from dynamicrubric.report.faults import Fault, attempt
 from dynamicrubric.report.gapparts import GapParts, gap_parts
 from dynamicrubric.report.gridtable import grid_faults
+from dynamicrubric.report.probetable import probe_faults
 from dynamicrubric.report.rubricchange import RubricUse, rubric_use
 from dynamicrubric.stats import PromptValues
 
@@ -61,7 +62,7 @@ class Gathered:
     Attributes:
         plan: the lattice.
         cells: what was read, by cell key.
-        faults: cells and grids that are missing or damaged.
+        faults: cells, grids and probes that are missing or damaged.
         shown: the cell whose responses are shown for each arm that has one.
     """
 
@@ -95,7 +96,7 @@ class Gathered:
 
 
 def gather(plan: Plan, root: Path) -> Gathered:
-    """Read every cell of a plan; those that cannot be reported on become faults, as do grids."""
+    """Read every cell of a plan; what cannot be reported on is a fault, also a grid or a probe."""
     ends = {keys[-1] for keys in plan.paths.values()}
     found = {
         key: attempt(plan, root, key, lambda files: _digest(plan, files, files.cell.key in ends))
@@ -108,7 +109,8 @@ def gather(plan: Plan, root: Path) -> Gathered:
             shown.setdefault(arm, keys[-1])
     faults = tuple(one for one in found.values() if isinstance(one, Fault))
     grids = grid_faults(plan, root, {fault.key for fault in faults})
-    return Gathered(plan, cells, (*faults, *grids), shown)
+    probes = probe_faults(plan, root, {fault.key for fault in faults})
+    return Gathered(plan, cells, (*faults, *grids, *probes), shown)
 
 
 def _digest(plan: Plan, files: CellFiles, is_end: bool) -> CellDigest:
