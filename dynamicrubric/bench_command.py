@@ -183,7 +183,8 @@ def progress_of(task: Task) -> Iterator[Progress]:
     from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeRemainingColumn
     from rich.progress import Progress as Bar
 
-    from dynamicrubric.benchmarks.run import Chunk, Progress
+    from dynamicrubric.benchmarks.run import Progress
+    from dynamicrubric.benchmarks.runfiles import Chunk
 
     columns = (
         TextColumn("{task.description}"),
@@ -234,7 +235,7 @@ def _print_tables(tables: Sequence[Table]) -> None:
 def _print_seconds(out: Path) -> None:
     import json
 
-    from dynamicrubric.benchmarks.run import SECONDS_FILE
+    from dynamicrubric.benchmarks.runfiles import SECONDS_FILE
 
     found = json.loads((out / SECONDS_FILE).read_text(encoding="utf-8"))
     for part, taken in found.items():

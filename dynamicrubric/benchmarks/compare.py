@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 from dynamicrubric.benchmarks.figures import (
@@ -71,9 +71,7 @@ def compare_all(scored: Sequence[ScoredItem], reference: str) -> list[Comparison
             pair = in_scope(own, scope), in_scope(others, scope)
             found.append(_comparison((reference, evaluator), dataset, scope, *pair))
     corrected = holm([one.p_value for one in found])
-    return [
-        Comparison(**{**vars(one), "p_holm": p}) for one, p in zip(found, corrected, strict=True)
-    ]
+    return [replace(one, p_holm=p) for one, p in zip(found, corrected, strict=True)]
 
 
 def compared_scopes(items: Sequence[ItemFigures]) -> list[str]:

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from dynamicrubric.benchmarks.report import FIGURES_FILE, Report, make_report
-from dynamicrubric.benchmarks.run import RUN_FILE, SCORES_FILE
+from dynamicrubric.benchmarks.runfiles import RUN_FILE, SCORES_FILE
 from dynamicrubric.benchmarks.scored import ScoredItem
 from dynamicrubric.errors import UserError
 from dynamicrubric.hashing import changed_fields

@@ -10,14 +10,13 @@ from pathlib import Path
 from typing import Final
 
 from dynamicrubric.benchmarks.opening import base_files
+from dynamicrubric.benchmarks.rubricfigures import dimension_table, dimensions_of
 from dynamicrubric.benchmarks.rubricjudge import dimensions
 from dynamicrubric.benchmarks.rubrics import (
     COMPARED_FILE,
     Compare,
     by_judge,
     compare_pairs,
-    dimension_table,
-    dimensions_of,
     in_world,
     pairs_of,
 )

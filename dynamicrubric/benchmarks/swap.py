@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import combinations
 from typing import Final
 
@@ -101,9 +101,7 @@ def compare_blocks(scored: Sequence[ScoredItem], settings: SwapSettings) -> list
         found += compare_all(own, settings.reference + UNDER + named.name)
     kept = [one for one in found if one.subset in (MACRO, ALL)]
     corrected = holm([one.p_value for one in kept])
-    return [
-        Comparison(**{**vars(one), "p_holm": p}) for one, p in zip(kept, corrected, strict=True)
-    ]
+    return [replace(one, p_holm=p) for one, p in zip(kept, corrected, strict=True)]
 
 
 def swap_tables(blocks: Sequence[Block], comparisons: Sequence[Comparison]) -> tuple[Table, ...]:

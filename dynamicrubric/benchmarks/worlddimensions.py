@@ -11,10 +11,11 @@ from collections.abc import Sequence
 from typing import Final
 
 import numpy as np
+from numpy.typing import NDArray
 
 from dynamicrubric.benchmarks.schema import BenchItem
 from dynamicrubric.rewards import normalised_weights
-from dynamicrubric.theory import decompose, ordered_pairs
+from dynamicrubric.theory import OrderedPairs, decompose, ordered_pairs
 from dynamicrubric.worlds.postcards.criteria import check, criteria_for
 from dynamicrubric.worlds.postcards.prompts import prompt_by_id
 
@@ -63,7 +64,7 @@ def world_dimensions(rubric: Rubric, item: BenchItem) -> dict[str, float | None]
 
 
 def _direction(
-    shares: np.ndarray, yes: np.ndarray, pairs: tuple[tuple[int, int], ...]
+    shares: NDArray[np.float64], yes: NDArray[np.bool_], pairs: OrderedPairs
 ) -> float | None:
     """Return the share of the weight on deciding criteria that favours the better responses."""
     if not pairs:

@@ -9,15 +9,9 @@ from typing import Any
 
 import pytest
 
+from dynamicrubric.benchmarks.rubricfigures import dimension_table, dimensions_of
 from dynamicrubric.benchmarks.rubricjudge import dimensions, judge_pairs, judged_text
-from dynamicrubric.benchmarks.rubrics import (
-    Pair,
-    by_judge,
-    compare_pairs,
-    dimension_table,
-    dimensions_of,
-    in_world,
-)
+from dynamicrubric.benchmarks.rubrics import Pair, by_judge, compare_pairs, in_world
 from dynamicrubric.benchmarks.worlddimensions import WORLD_DIMENSIONS, world_dimensions
 from dynamicrubric.engines.base import JudgeRequest
 from dynamicrubric.errors import UserError

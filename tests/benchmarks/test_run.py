@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 
 from dynamicrubric.benchmarks.report import make_report, write_report
-from dynamicrubric.benchmarks.run import SCORES_FILE, chunks_of, only_one, run
+from dynamicrubric.benchmarks.run import chunks_of, run
+from dynamicrubric.benchmarks.runfiles import SCORES_FILE, only_one
 from dynamicrubric.benchmarks.schema import orders_of, place
 from dynamicrubric.errors import InstrumentError, UserError
 from dynamicrubric.seeds import derive_seed
