@@ -32,7 +32,6 @@ app = typer.Typer(
 )
 app.add_typer(data_app, name="data")
 app.add_typer(hub_app, name="hub")
-add_commands(app)
 
 ParamsOption = Annotated[Path, typer.Option("--params", help="The study's settings.")]
 CellsOption = Annotated[
@@ -155,6 +154,9 @@ def explain(
         list_rows(Path(), cell, role, step=step, limit=limit, as_json=as_json)
     else:
         explain_row(Path(), cell, role, row_id, as_json=as_json)
+
+
+add_commands(app)
 
 
 def _check_names(params: Path, cells: Path, graph: Path | None, check: bool) -> None:
