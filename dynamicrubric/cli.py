@@ -34,7 +34,6 @@ app = typer.Typer(
 app.add_typer(bench_app, name="bench")
 app.add_typer(data_app, name="data")
 app.add_typer(hub_app, name="hub")
-add_commands(app)
 
 ParamsOption = Annotated[Path, typer.Option("--params", help="The study's settings.")]
 CellsOption = Annotated[
@@ -226,6 +225,9 @@ def probe(
     from dynamicrubric.probe_command import run_probe
 
     run_probe(Path(), cells, attack or (), evaluator or (), sets, out, as_json=as_json)
+
+
+add_commands(app)
 
 
 def _check_names(params: Path, cells: Path, graph: Path | None, check: bool) -> None:
