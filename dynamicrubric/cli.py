@@ -119,6 +119,8 @@ def _show(config: Config, study: Plan, root: Path) -> None:
     from rich.console import Console
     from rich.text import Text
 
+    from dynamicrubric.artefact import RECORD_NAME
+    from dynamicrubric.audit.planned import planned_audits
     from dynamicrubric.estimate import estimate_plan
     from dynamicrubric.grid import planned_grids
     from dynamicrubric.report.gridtable import missing_grids
@@ -128,6 +130,8 @@ def _show(config: Config, study: Plan, root: Path) -> None:
     trained = sum(key in finished for key in study.cells)
     missing = missing_grids(study, root)
     finished |= {g.directory for key, g in planned_grids(study).items() if key not in missing}
+    audits = planned_audits(study).values()
+    finished |= {one.directory for one in audits if (root / one.directory / RECORD_NAME).is_file()}
     typer.echo(cell_count(config.study, study))
     console = Console()
     console.print(lattice_table(study))

@@ -111,9 +111,7 @@ def test_generator_without_a_rubric_is_left_out_and_named(study: Any) -> None:
     assert "coevolved-s1-r1/2" not in names and "coevolved-s1-r1/4" in names
 
 
-def test_command_writes_the_page_and_says_the_answer(
-    study: Any, tmp_path: Path
-) -> None:
+def test_command_writes_the_page_and_says_the_answer(study: Any, tmp_path: Path) -> None:
     from dynamicrubric.yamlio import dump_yaml
 
     study.root.mkdir(exist_ok=True)
