@@ -17,7 +17,7 @@ from dynamicrubric.report.gapparts import gap_parts
 from dynamicrubric.worlds.base import world_named
 from dynamicrubric.worlds.prepared import load_prepared
 
-WORLD = {"name": "postcards", "seed": 3, "num_heldout_prompts": 4, "num_anchors": 5}
+WORLD = {"name": "postcards", "seed": 3, "num_heldout_prompts": 8, "num_anchors": 5}
 
 
 def train(tiny: Any, where: Path, every: int) -> tuple[Path, Path]:
