@@ -98,7 +98,10 @@ def _figures(group: Group) -> dict[str, FloatArray]:
 def _bound_rows(audit: Audit) -> Iterator[dict[str, Any]]:
     for found in (audit.by_policy, audit.by_round):
         for name, one in (("offsets alone", found.without), ("least largest", found.largest),
-                          ("least mean", found.mean), ("c_K", found.matched)):  # fmt: skip
+                          ("least mean", found.mean), ("c_K", found.matched),
+                          ("c_K as trained", found.trained)):  # fmt: skip
+            if one is None:
+                continue
             yield {
                 "offsets": found.offsets, "num_offsets": found.num_offsets, "beta_is": name,
                 "beta": one.beta, "largest_slack": one.largest, "mean_slack": one.mean,

@@ -105,7 +105,7 @@ def _draw_lines(axes: Axes, audit: Audit, group: Group, *, steep: bool) -> None:
     anchor, residual = group.means("j_anchor"), group.means("eta_res")
     ends = np.array([anchor.min(), anchor.max()])
     for beta, style, name in (
-        (audit.by_policy.mean.beta, "-", "bound at the best beta"),
+        (audit.by_policy.mean.beta, "-", "bound at the beta of least mean slack"),
         *(((audit.c_k, ":", "bound at beta = c_K"),) if steep else ()),
     ):
         left = -residual - beta * anchor
