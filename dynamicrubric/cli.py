@@ -123,6 +123,8 @@ def _show(config: Config, study: Plan, root: Path) -> None:
     from rich.console import Console
     from rich.text import Text
 
+    from dynamicrubric.artefact import RECORD_NAME
+    from dynamicrubric.audit.planned import planned_audits
     from dynamicrubric.estimate import estimate_plan
     from dynamicrubric.grid import planned_grids
     from dynamicrubric.probes.planned import planned_probes
@@ -136,6 +138,8 @@ def _show(config: Config, study: Plan, root: Path) -> None:
     finished |= {g.directory for key, g in planned_grids(study).items() if key not in missing}
     unprobed = missing_probes(study, root)
     finished |= {p.directory for key, p in planned_probes(study).items() if key not in unprobed}
+    audits = planned_audits(study).values()
+    finished |= {one.directory for one in audits if (root / one.directory / RECORD_NAME).is_file()}
     typer.echo(cell_count(config.study, study))
     console = Console()
     console.print(lattice_table(study))

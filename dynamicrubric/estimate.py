@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
+from dynamicrubric.audit.planned import AUDIT_DIR, PlannedAudit, planned_audits
 from dynamicrubric.evaluatorkinds import KEEPS_RUBRICS
 from dynamicrubric.grid import GRID_DIR, planned_grids
 from dynamicrubric.plan import RUNS_DIR, WARM_DIR, Cell, Plan
@@ -29,6 +30,8 @@ RECORDS: Final = (
     "work/retired/*/*/record.json",
     "work/retired/grid-*/record.json",
     "work/retired/probe-*/record.json",
+    f"{AUDIT_DIR}/*/record.json",
+    "work/retired/audit-*/record.json",
 )
 
 
@@ -141,7 +144,18 @@ def _stages(plan: Plan, finished: Collection[str]) -> dict[str, _Stage]:
         shapes = () if probe.directory in finished else (shape,)
         read = tuple(one.cell.directory for one in probe.cells.values())
         stages[probe.directory] = _Stage(shapes, read)
+    cells = tuple(cell.directory for cell in (*plan.starts.values(), *plan.cells.values()))
+    for audit in planned_audits(plan).values():
+        shapes = () if audit.directory in finished else (_audit_shape(audit),)
+        stages[audit.directory] = _Stage(shapes, cells)
     return stages
+
+
+def _audit_shape(audit: PlannedAudit) -> Shape:
+    """Return the shape of an audit: its generators, where each training keeps all it is asked."""
+    trainings = sum(len(policy.cells) for policy in audit.policies)
+    amount = trainings * (audit.checkpoints + 1) + len(audit.policies)
+    return Shape("audit_checkpoints", "", amount)
 
 
 def shapes_of(cell: Cell) -> Iterator[Shape]:
@@ -186,6 +200,8 @@ def _shape_of_record(record: Mapping[str, Any]) -> Shape | None:
         return Shape(step, "", 1)
     if step == "probe_evaluators":
         return Shape(step, "", len(identity["cells"]))
+    if step == "audit_checkpoints":
+        return Shape(step, "", len(identity["checkpoints"]))
     if step == "warm_start":
         return _warm_shape(identity["settings"])
     if step == "sample_responses":

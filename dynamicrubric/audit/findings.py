@@ -35,6 +35,8 @@ class BoundFigures:
         largest: at the beta with the least largest slack.
         mean: at the beta with the least mean slack.
         matched: at beta = c_K, which lambda = 1 asks for.
+        trained: at beta = c_K times the ratio of the rewards' spreads, which lambda = 1 on
+            advantages asks for; None where no spread is known.
         slope: least-squares slope of -eta_res on J_anchor within offsets; None without spread.
         num_offsets: how many offsets there are.
     """
@@ -44,6 +46,7 @@ class BoundFigures:
     largest: Slack
     mean: Slack
     matched: Slack
+    trained: Slack | None
     slope: float | None
     num_offsets: int
 
@@ -115,8 +118,11 @@ def audit_of(measured: Measured) -> Audit:
     if len(sizes) != 1:
         raise ValueError(f"response sets of different sizes: c_K {sorted(sizes)}")
     (c_k,) = sizes
-    by_policy = _bound(_points(groups, None), c_k, "each policy P_(t-1) of each seed")
-    by_round = _bound(_points(groups, measured.rounds), c_k, "each round, all seeds and arms alike")
+    raw = raw_lambda(groups)
+    by_policy = _bound(_points(groups, None), c_k, raw, "each policy P_(t-1) of each seed")
+    by_round = _bound(
+        _points(groups, measured.rounds), c_k, raw, "each round, all seeds and arms alike"
+    )
     rounds = tuple(
         _round(number, measured.of_round(number), by_policy.mean.beta) for number in measured.rounds
     )
@@ -134,13 +140,25 @@ def _points(groups: Sequence[Group], rounds: Sequence[int] | None) -> Points:
     return Points(points.anchor, points.residual, places[points.offset])
 
 
-def _bound(points: Points, c_k: float, offsets: str) -> BoundFigures:
+def raw_lambda(groups: Sequence[Group]) -> float | None:
+    """Return what lambda = 1 on advantages is on the rewards: the median ratio of their spreads.
+
+    `R_disc / s_disc + R_anchor / s_anchor` rises as `R_disc + (s_disc / s_anchor) R_anchor` does.
+    """
+    ratios = [
+        disc / anchor for disc, anchor in (group.spreads for group in groups) if disc and anchor
+    ]
+    return float(np.median(ratios)) if ratios else None
+
+
+def _bound(points: Points, c_k: float, raw: float | None, offsets: str) -> BoundFigures:
     return BoundFigures(
         offsets,
         slack_at(points, 0.0),
         least_largest(points),
         least_mean(points),
         slack_at(points, c_k),
+        None if raw is None else slack_at(points, c_k * raw),
         within_slope(points),
         points.num_offsets,
     )
@@ -148,8 +166,6 @@ def _bound(points: Points, c_k: float, offsets: str) -> BoundFigures:
 
 def _round(number: int, groups: Sequence[Group], beta: float) -> RoundFigures:
     points = _points(groups, None)
-    ratios = [disc / anchor for disc, anchor in (group.spreads for group in groups)
-              if disc and anchor]  # fmt: skip
     return RoundFigures(
         number,
         len(groups),
@@ -158,5 +174,5 @@ def _round(number: int, groups: Sequence[Group], beta: float) -> RoundFigures:
         {name: count_pairs(groups, name) for name in OBJECTIVES},
         slack_at(points, beta),
         slack_at(points, 0.0),
-        float(np.median(ratios)) if ratios else None,
+        raw_lambda(groups),
     )

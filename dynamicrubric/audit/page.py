@@ -17,7 +17,7 @@ from dynamicrubric.audit.read import FIGURES, Group
 from dynamicrubric.audit.words import QUESTION, TITLE, answer, grids, notes
 from dynamicrubric.durable import naming
 from dynamicrubric.report.page import Section, render_section
-from dynamicrubric.stats import prompt_intervals
+from dynamicrubric.stats import FloatArray, prompt_intervals
 
 INDEX: Final = "index.html"
 ANSWER: Final = "answer.md"
@@ -86,9 +86,9 @@ def _generator_rows(audit: Audit) -> Iterator[dict[str, Any]]:
             }  # fmt: skip
 
 
-def _figures(group: Group) -> dict[str, np.ndarray[Any, np.dtype[np.float64]]]:
+def _figures(group: Group) -> dict[str, FloatArray]:
     """Return each figure with its interval over prompts, shape (C,) each."""
-    found = {}
+    found: dict[str, FloatArray] = {}
     for name in FIGURES:
         means, halves = prompt_intervals(group.values[name])
         found |= {name: means, f"{name}_low": means - halves, f"{name}_high": means + halves}
@@ -98,7 +98,10 @@ def _figures(group: Group) -> dict[str, np.ndarray[Any, np.dtype[np.float64]]]:
 def _bound_rows(audit: Audit) -> Iterator[dict[str, Any]]:
     for found in (audit.by_policy, audit.by_round):
         for name, one in (("offsets alone", found.without), ("least largest", found.largest),
-                          ("least mean", found.mean), ("c_K", found.matched)):  # fmt: skip
+                          ("least mean", found.mean), ("c_K", found.matched),
+                          ("c_K as trained", found.trained)):  # fmt: skip
+            if one is None:
+                continue
             yield {
                 "offsets": found.offsets, "num_offsets": found.num_offsets, "beta_is": name,
                 "beta": one.beta, "largest_slack": one.largest, "mean_slack": one.mean,

@@ -22,6 +22,7 @@ from dynamicrubric.report.phrases import number
 from dynamicrubric.report.text import visible
 
 if TYPE_CHECKING:
+    from matplotlib.artist import Artist
     from matplotlib.axes import Axes
 
 TITLE: Final = "eta_res against J_anchor by round, and the slack by beta"
@@ -104,7 +105,7 @@ def _draw_lines(axes: Axes, audit: Audit, group: Group, *, steep: bool) -> None:
     anchor, residual = group.means("j_anchor"), group.means("eta_res")
     ends = np.array([anchor.min(), anchor.max()])
     for beta, style, name in (
-        (audit.by_policy.mean.beta, "-", "bound at the best beta"),
+        (audit.by_policy.mean.beta, "-", "bound at the beta of least mean slack"),
         *(((audit.c_k, ":", "bound at beta = c_K"),) if steep else ()),
     ):
         left = -residual - beta * anchor
@@ -139,8 +140,8 @@ def _draw_slack(axes: Axes, audit: Audit) -> None:
                   xycoords="axes fraction", ha="right", va="bottom", fontsize=10)  # fmt: skip
 
 
-def _legend(panels: list[Axes]) -> tuple[list[object], list[str]]:
-    found: dict[str, object] = {}
+def _legend(panels: list[Axes]) -> tuple[list[Artist], list[str]]:
+    found: dict[str, Artist] = {}
     for axes in panels:
         for handle, name in zip(*axes.get_legend_handles_labels(), strict=True):
             found.setdefault(name, handle)

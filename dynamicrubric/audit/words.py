@@ -62,7 +62,19 @@ def _matched(audit: Audit) -> str:
         f"beta = c_K = {number(c_k)}, the match for lambda = 1, needs a slack of "
         f"{number(found.matched.largest, 3)}, {says}; the lambda that the data would match is "
         f"beta / c_K = {number(found.mean.beta / c_k, 3)} by the mean slack, "
-        f"{number(found.largest.beta / c_k, 3)} by the largest{_slope(audit)}."
+        f"{number(found.largest.beta / c_k, 3)} by the largest{_slope(audit)}.{_trained(audit)}"
+    )
+
+
+def _trained(audit: Audit) -> str:
+    found = audit.by_policy.trained
+    if found is None:
+        return ""
+    return (
+        " Rewards are divided by their spread before they are added, so that lambda = 1 as it is "
+        f"trained is {number(found.beta / audit.c_k, 3)} on the rewards: its match, beta = "
+        f"{number(found.beta, 3)}, needs a slack of {number(found.largest, 3)}, "
+        f"{number(found.mean, 3)} on average."
     )
 
 
@@ -112,8 +124,11 @@ def _bound_rows(found: BoundFigures, c_k: float) -> Iterator[tuple[str, ...]]:
         "least largest slack": found.largest,
         "least mean slack": found.mean,
         "c_K, for lambda = 1": found.matched,
+        "c_K by the ratio of spreads, for lambda = 1 as it is trained": found.trained,
     }
     for name, one in named.items():
+        if one is None:
+            continue
         yield (
             f"{found.offsets} ({found.num_offsets})", number(one.beta, 4), name,
             number(one.largest, 4), number(one.mean, 4), number(one.beta / c_k, 4),

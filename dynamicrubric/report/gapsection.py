@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -30,6 +30,7 @@ from dynamicrubric.theory import CHOICES, pairs_text
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
 
 ANCHOR: Final = "gap-parts"
 TITLE: Final = "What discriminability is made of"
@@ -47,16 +48,18 @@ _PER_ROW: Final = 4
 
 
 def gap_section(found: GapFigures, folder: Path, mark: str = "") -> tuple[Section, ...]:
-    """Return the section and draw its picture; none where no set of the study has a gap.
+    """Return the section and draw its picture; no section where no set of the study has a gap.
+
+    The picture is there all the same, and says so: `dvc plots` names it.
 
     Args:
         found: the figures.
         folder: where the PNG and the SVG go.
         mark: what has to be said on the picture; a partial report's mark.
     """
+    chart = _chart(found, folder, mark)
     if not any(one.sets for one in found.parts.values()):
         return ()
-    chart = _chart(found, folder, mark)
     grids = (_figures_grid(found), _choices_grid(found), *_criteria_grids(found))
     return (Section(ANCHOR, TITLE, LEAD, (chart,), grids, notes=tuple(_notes(found))),)
 
@@ -142,23 +145,32 @@ def _chart(found: GapFigures, folder: Path, mark: str) -> Chart:
     ]  # fmt: skip
     rows = math.ceil(len(arms) / _PER_ROW)
     with matplotlib.rc_context(CHART_STYLE):
-        size = (3.4 * min(len(arms), _PER_ROW) + 0.6, 3.6 * rows)
+        size = (3.4 * min(len(arms), _PER_ROW) + 0.6, 3.6 * rows) if arms else (9.0, 1.6)
         figure = Figure(figsize=size, dpi=DOTS_PER_INCH, layout="constrained")
         caption = f"bars: c_K R_disc by part; above: wrong-way share. P: {GAP_PAIRS}"
         figure.suptitle("; ".join(filter(None, (visible(mark), caption))), fontsize=10, x=0.01,
                         color=MARK_COLOUR if mark else "#444444", ha="left")  # fmt: skip
-        panels = figure.subplots(rows, min(len(arms), _PER_ROW), squeeze=False, sharey=True).flat
-        for axes, arm in zip(panels, arms, strict=False):
-            _draw_panel(axes, found, arm)
-        for axes in list(panels)[len(arms) :]:
-            axes.set_visible(False)
-        handles, names = panels[0].get_legend_handles_labels()
-        figure.legend(handles, names, loc="outside lower left", ncols=len(names), frameon=False)
+        if arms:
+            _draw_panels(figure, found, arms)
+        else:
+            figure.text(0.5, 0.4, "no set of this study has a gap", ha="center", va="center")
         png, svg = save_figure(figure, folder / "gap_parts.png", CHART_STYLE)
     said = "; ".join(f"{arm} {_shares_text(found, arm)}" for arm in arms)
     title = "The parts of c_K R_disc by round"
     note = f"{capital(mean_over(seed_counts(found.table)))}. P: {GAP_PAIRS}"
     return Chart("gap_parts", title, f"{title}; wrong-way share by round: {said}", png, svg, note)
+
+
+def _draw_panels(figure: Figure, found: GapFigures, arms: Sequence[str]) -> None:
+    columns = min(len(arms), _PER_ROW)
+    rows = math.ceil(len(arms) / _PER_ROW)
+    panels = list(figure.subplots(rows, columns, squeeze=False, sharey=True).flat)
+    for axes, arm in zip(panels, arms, strict=False):
+        _draw_panel(axes, found, arm)
+    for axes in panels[len(arms) :]:
+        axes.set_visible(False)
+    handles, names = panels[0].get_legend_handles_labels()
+    figure.legend(handles, names, loc="outside lower left", ncols=len(names), frameon=False)
 
 
 def _shares_text(found: GapFigures, arm: str) -> str:

@@ -25,6 +25,7 @@ def test_generators_on_one_line_are_told_so(synthetic: Any) -> None:
     assert "at most 0.300" in said and "100 % less" in said and "better than no anchors" in said
     assert "beta = c_K = 2.40" in said and "worse than no anchors at all" in said
     assert "0.083 by the mean slack" in said  # 0.2 / 2.4
+    assert "is 0.050 on the rewards: its match, beta = 0.120" in said  # 0.02 / 0.4
     assert "1.00 in round 1 and 1.00 in round 2" in said
 
 
