@@ -16,13 +16,13 @@ from pydantic import Discriminator, Field, Tag, ValidationError, model_validator
 from dynamicrubric.arms import ArmConfig, ArmRun, Selection, StudyConfig
 from dynamicrubric.combinations import check_dropout, check_engines, check_sharing, check_world
 from dynamicrubric.errors import UserError
+from dynamicrubric.objective import ObjectiveConfig
 from dynamicrubric.probecombinations import check_probe, check_stop
 from dynamicrubric.probesettings import ProbeConfig
 from dynamicrubric.problems import all_problems, one_line, problems_of
 from dynamicrubric.recipe import (
     EvaluatorKind,
     GeneratorConfig,
-    ObjectiveConfig,
     RecipeConfig,
     RubricWeights,
     Sampling,
