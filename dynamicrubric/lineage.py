@@ -25,7 +25,8 @@ from dynamicrubric.report.cellfiles import REMEDY, RUN_IT, checked_file
 from dynamicrubric.yamlio import parse_yaml
 
 ROLLOUTS: Final = "rollouts.parquet"
-WEIGHTS: Final = "model.safetensors"
+WEIGHTS: Final = ("model.safetensors", "adapter_model.safetensors")
+"""Of a whole model, and of an adapter over a pretrained base."""
 RECORD: Final = "record.json"
 PLAN_FILE: Final = "cells.json"
 RECORD_KEYS: Final = frozenset({"step", "identity", "inputs", "files", "content_hash"})
@@ -182,11 +183,12 @@ class Training:
 
     def checkpoint(self) -> Checkpoint:
         """Return what this training made, its bytes compared with the record."""
-        path = checked_file(self.path.with_name(WEIGHTS), self.record)
+        name = next((one for one in WEIGHTS if one in self.record["files"]), WEIGHTS[0])
+        path = checked_file(self.path.with_name(name), self.record)
         return Checkpoint(
             self.role,
             path.relative_to(self.root).as_posix(),
-            str(self.record["files"][WEIGHTS]["sha256"]),
+            str(self.record["files"][name]["sha256"]),
             str(self.record["content_hash"]),
             _dvc_hash(self.root, self.key, path.parent.relative_to(self.root).as_posix()),
         )

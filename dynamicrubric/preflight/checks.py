@@ -23,6 +23,7 @@ from dynamicrubric.preflight.relief import have_gib, relief
 from dynamicrubric.preflight.roles import (
     Arm,
     Arms,
+    cache_checks,
     context_checks,
     judging_checks,
     ready_checks,
@@ -78,6 +79,7 @@ def preflight(config: Config, name: str, device: Device, root: Path) -> Report:
         *model.checks,
         # A small model is made to fit its texts.
         *(context_checks(arms, model.size.context) if model.size and not _is_small(config) else ()),
+        *(cache_checks(arms, config.runtime, model.size.cache_bytes) if model.size else ()),
         *judging_checks(arms),
         *_device(config, model.size, device),
         *_memory(config, arms, model.size, phases, device),

@@ -17,6 +17,8 @@ Level = Literal["ok", "note", "problem"]
 """A problem is what cannot run; a note is worth knowing."""
 
 GIB: Final = 2**30
+PARTS: Final = ("process", "served", "base", "policy", "generator", "training", "highest")
+"""Of a phase's total: what it holds, and the highest of its moments."""
 _UNITS: Final = 100
 """Parts of a GiB that are shown."""
 
@@ -79,6 +81,7 @@ class Phase:
         training: gradients and Adam's two moments of the role that is trained.
         moments: what else is needed in turn, one at a time.
         process: Python and its libraries, where they share the memory.
+        served: vLLM's children beside the task: weights again, caches, and what they compute with.
         tasks: how many tasks of this step share one memory.
     """
 
@@ -89,12 +92,14 @@ class Phase:
     training: float
     moments: Mapping[str, float]
     process: float = 0.0
+    served: float = 0.0
     tasks: int = 1
 
     @property
     def held(self) -> float:
         """Bytes from beginning to end."""
-        return self.process + self.base + self.policy + self.generator + self.training
+        roles = self.base + self.policy + self.generator + self.training
+        return self.process + self.served + roles
 
     @property
     def highest(self) -> str:
@@ -108,12 +113,12 @@ class Phase:
 
     @property
     def parts(self) -> tuple[float, ...]:
-        """What makes up the total, in GiB: process, base, policy, generator, training, highest.
+        """What makes up the total, in GiB, in the order of `PARTS`.
 
         Each is rounded up to a hundredth, so that what is shown adds up.
         """
-        exact = (self.process, self.base, self.policy, self.generator, self.training)
-        return tuple(_shown(part) for part in (*exact, self.moments[self.highest]))
+        held = [getattr(self, name) for name in PARTS[:-1]]
+        return tuple(_shown(part) for part in (*held, self.moments[self.highest]))
 
     @property
     def one(self) -> float:

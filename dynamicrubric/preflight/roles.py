@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from math import ceil
 from typing import Final, NamedTuple
 
 from dynamicrubric.config import RecipeConfig, RuntimeConfig
@@ -13,7 +14,7 @@ from dynamicrubric.enginesettings import Vllm
 from dynamicrubric.errors import UserError
 from dynamicrubric.evaluatorkinds import KEEPS_RUBRICS, RATED, SCORED
 from dynamicrubric.plan import Plan
-from dynamicrubric.preflight.facts import Check, of_arms
+from dynamicrubric.preflight.facts import GIB, Check, of_arms
 from dynamicrubric.preflight.lengths import Lengths
 
 ROLES: Final = ("policy", "generator", "verifier")
@@ -65,8 +66,7 @@ def _served(arm: Arm) -> Iterator[Check]:
         if not arm.has(role) or kind == "transformers":
             continue
         if kind == "vllm":
-            again = "the weights again, and runtime.vllm.kv_cache_gib"
-            yield Check("engines", "note", f"{role}: vLLM's child holds {again}; not counted here")
+            yield Check("engines", "ok", f"{role}: vLLM, a child process beside the task")
         else:
             yield Check("engines", "note", f"{role}: {kind}, elsewhere; counted as if it were here")
 
@@ -137,6 +137,30 @@ def _longest(arm: Arm, role: str) -> tuple[int, str]:
     reply = getattr(arm.recipe.verifier.engine, "max_verdict_tokens", 1)
     thinking = reply if reply > 1 else 0
     return lengths.judged + thinking, "world.max_response_letters or world.max_prompt_letters"
+
+
+def cache_checks(arms: Arms, runtime: RuntimeConfig, token_bytes: float) -> Iterator[Check]:
+    """Compare vLLM's cache with one text as long as it may be, without room for which it ends.
+
+    Args:
+        arms: the arms that are run.
+        runtime: how large the cache is.
+        token_bytes: keys and values of one token.
+    """
+    engines = [
+        getattr(arm.recipe, role).engine for arm in arms.values() for role in ROLES if arm.has(role)
+    ]
+    longest = max((one.max_model_len for one in engines if isinstance(one, Vllm)), default=0)
+    need, have = longest * token_bytes / GIB, runtime.vllm.kv_cache_gib
+    if not longest:
+        return
+    found = (
+        f"vLLM's cache: {need:.2f} GiB for one text of {longest:,} tokens (engine.max_model_len), "
+        f"{have:.2f} GiB to be had (runtime.vllm.kv_cache_gib)"
+    )
+    fits = need <= have
+    change = f"raise runtime.vllm.kv_cache_gib to {ceil(need)} or more, or lower max_model_len"
+    yield Check("context", "ok" if fits else "problem", found, "" if fits else change)
 
 
 def judging_checks(arms: Arms) -> Iterator[Check]:

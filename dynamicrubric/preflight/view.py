@@ -5,7 +5,7 @@ from __future__ import annotations
 from math import ceil
 from typing import TYPE_CHECKING, Final
 
-from dynamicrubric.preflight.facts import Report, Work
+from dynamicrubric.preflight.facts import PARTS, Report, Work
 from dynamicrubric.preflight.storage import TEXTS
 from dynamicrubric.preflight.work import total_work
 
@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from rich.console import Console
     from rich.table import Table
 
+_COLUMNS: Final = {name: name for name in PARTS} | {"served": "vLLM", "highest": "on top"}
 _MARKS: Final = {"ok": "ok", "note": "note", "problem": "PROBLEM"}
 
 
@@ -56,14 +57,19 @@ def _table(title: str, *columns: str, left: int = 1) -> Table:
 
 
 def _memory_table(report: Report) -> Table:
+    shown = [
+        n
+        for n, name in enumerate(PARTS)
+        if name not in ("process", "served") or any(getattr(phase, name) for phase in report.phases)
+    ]
     table = _table(
         f"Memory at most, GiB, parts rounded up ({report.device})",
-        "step", "process", "base", "policy", "generator", "training", "on top", "a task", "tasks",
-        "all", "at",
+        "step", *(_COLUMNS[PARTS[n]] for n in shown), "a task", "tasks", "all", "at",
     )  # fmt: skip
     table.columns[-1].justify = "left"
     for phase in report.phases:
-        numbers = [*map(_gib, (*phase.parts, phase.one)), str(phase.tasks), _gib(phase.all)]
+        parts = [phase.parts[n] for n in shown]
+        numbers = [*map(_gib, (*parts, phase.one)), str(phase.tasks), _gib(phase.all)]
         table.add_row(phase.step, *numbers, phase.highest)
     return table
 

@@ -11,7 +11,7 @@ import pytest
 from dynamicrubric.config import Config, merge
 from dynamicrubric.engines.meta import ModelSize
 from dynamicrubric.engines.verifier import GPU_BUDGET
-from dynamicrubric.preflight.facts import Phase
+from dynamicrubric.preflight.facts import GIB, Phase
 from dynamicrubric.preflight.lengths import MAX_CRITERION_LETTERS, Lengths, longest_texts
 from dynamicrubric.preflight.memory import HEAD_TILE, Memory
 from dynamicrubric.preflight.work import PACKED_TOKENS
@@ -46,6 +46,34 @@ def test_adapters_over_a_base_hold_it_once_and_train_in_float32() -> None:
     assert phase.policy == 2 * 10_000 * 4  # trained, and the KL's reference
     assert phase.generator == 10_000 * 4
     assert phase.training == 10_000 * (4 + 8)
+
+
+def test_child_of_vllm_holds_the_base_again_once_for_all_roles_of_its_format() -> None:
+    engine = {"kind": "vllm", "dtype": "bfloat16", "max_model_len": 1024}
+    config = config_of(
+        "smollm2",
+        recipe={role: {"engine": engine} for role in ("policy", "generator", "verifier")},
+        runtime={"vllm": {"kv_cache_gib": 3.0}},
+    )
+    found = phases(config)
+    child = (1_000_000 + 10_000) * 2 + 3 * GIB + 8192 * 5000
+    expected = {step: child for step in found} | {"warm_start generator": 0.0}
+    assert {step: phase.served for step, phase in found.items()} == expected
+    assert found["evaluate_round"].base == 1_000_000 * 2  # what a probe is compared with
+    # What vLLM samples and judges takes nothing in the task; a training's own rollouts do.
+    assert "sampling, policy" not in found["sample_responses"].moments
+    assert "sampling, policy" in found["train_policy"].moments
+    assert "sampling, generator" not in found["train_policy"].moments
+    assert not any("verdicts" in phase.moments for phase in found.values())
+    two = {**engine, "max_model_len": 2048}
+    config = config_of(
+        "smollm2",
+        recipe={"generator": {"engine": engine}, "verifier": {"engine": two}},
+        runtime={"vllm": {"kv_cache_gib": 3.0}},
+    )
+    assert phases(config)["train_policy"].served == 2 * child
+    assert phases(config)["train_generator"].served == child
+    assert phases(config)["sample_responses"].served == 0.0
 
 
 def test_whole_models_hold_each_role_and_no_base() -> None:

@@ -132,7 +132,7 @@ def test_tables_of_every_profile_add_up(profile: str, monkeypatch: pytest.Monkey
         ]
         return [row for row in found if row]
 
-    for *parts, one, tasks, together in rows("Memory", "Work", slice(0, 9)):
+    for *parts, one, tasks, together in rows("Memory", "Work", slice(None)):
         assert sum(parts) == pytest.approx(one, abs=1e-6)
         assert one * tasks == pytest.approx(together, abs=1e-6)
     *steps, total = rows("Work", "total", slice(0, 6))
@@ -198,9 +198,25 @@ def test_thinking_of_a_verifier_needs_room_in_its_engine(project: Path) -> None:
 def test_engines_elsewhere_are_named_with_the_arms_that_have_them(project: Path) -> None:
     arms = {"stale": {"verifier": {"engine": {"kind": "vllm", "max_model_len": 1024}}}}
     report = report_of(study={"arms": arms}, runtime={"vllm": {"python": sys.executable}})
-    (note,) = [check for check in report.checks if check.area == "engines"]
-    assert (note.level, note.found.partition(":")[0]) == ("note", "verifier")
-    assert note.found.endswith("(in stale)")
+    (found,) = [check for check in report.checks if check.area == "engines"]
+    assert (found.level, found.found.partition(":")[0]) == ("ok", "verifier")
+    assert found.found.endswith("(in stale)")
+
+
+def test_cache_of_vllm_that_holds_no_whole_text_is_a_problem(project: Path) -> None:
+    # Two layers, two key heads of 16 numbers, keys and values, in float32.
+    token = 2 * 2 * 16 * 2 * 4
+    engine = {"kind": "vllm", "max_model_len": 1024}
+    gib = 1024 * token / GIB
+
+    def report(cache: float) -> Report:
+        runtime = {"vllm": {"python": sys.executable, "kv_cache_gib": cache}}
+        return report_of(recipe={"policy": {"engine": engine}}, runtime=runtime)
+
+    assert problems(report(1.01 * gib)) == {}
+    found = problems(report(0.99 * gib))["context"]
+    assert "1,024 tokens (engine.max_model_len)" in found.found
+    assert "raise runtime.vllm.kv_cache_gib" in found.change
 
 
 def test_fewer_gpus_than_a_training_has_processes_is_a_problem(project: Path) -> None:
