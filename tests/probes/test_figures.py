@@ -37,7 +37,7 @@ def test_interval_is_of_prompts_and_copies_of_rows_change_nothing():
     low, high = once.score.estimate.interval
     gains = np.array(scattered(1, 0.02))
     half = 2.0452 * gains.std(ddof=1) / np.sqrt(30)  # t of 29 degrees
-    assert (low, high) == pytest.approx((gains.mean() - half, gains.mean() + half), rel=0.03)
+    assert (low, high) == pytest.approx((gains.mean() - half, gains.mean() + half), abs=0.001)
 
 
 def test_three_seeds_have_an_interval_over_seeds_and_prompts():
