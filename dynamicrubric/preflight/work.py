@@ -65,9 +65,9 @@ def total_work(parts: Sequence[Work], name: str) -> Work:
     names = ("runs", "completions", "tokens_read", "tokens_written", "verdicts", "tokens_judged")
     seconds = [one.seconds for one in parts]
     known = [value for value in seconds if value is not None]
-    return Work(
-        name,
-        *(sum(getattr(one, name) for one in parts) for name in names),
+    counts = Work(name, *(sum(getattr(one, name) for one in parts) for name in names))
+    return replace(
+        counts,
         seconds=sum(known) if len(known) == len(seconds) else None,
         based_on=sum(one.based_on for one in parts),
     )
