@@ -94,14 +94,13 @@ def open_evaluator(options: EvaluatorOptions) -> Iterator[Opened]:
     if spec.kind in ENGINE_FREE:
         yield Opened(build_evaluator(spec, prepared or world), identity, known)
         return
+    endpoints = _endpoints(options, config)
+    base = prepared.base if prepared else _base_of(config)
     from dynamicrubric.engines.choice import Engines
     from dynamicrubric.engines.models import Models
     from dynamicrubric.engines.places import EnginePlaces
 
-    base = prepared.base if prepared else _base_of(config)
-    places = EnginePlaces(
-        vllm=config.runtime.vllm, endpoints=_endpoints(options, config), log_dir="work/logs"
-    )
+    places = EnginePlaces(vllm=config.runtime.vllm, endpoints=endpoints, log_dir="work/logs")
     with Engines(Models(base), places) as engines:
         yield Opened(build_evaluator(spec, prepared or world, engines), identity, known)
 
@@ -118,6 +117,13 @@ def spec_of(options: EvaluatorOptions, config: Config) -> EvaluatorSpec:
             doing="choosing an evaluator",
             got=repr(options.kind),
             expected=f"one of {', '.join(get_args(Kind))}",
+        )
+    if options.generator is not None and options.kind not in WITH_RUBRIC:
+        raise UserError(
+            doing=f"choosing the evaluator {options.kind!r}",
+            got=f"the generator {options.generator!r}",
+            expected=f"one with {', '.join(sorted(WITH_RUBRIC))} alone",
+            remedy="leave --generator out, or choose another --evaluator",
         )
     generator, engine = _generator(options)
     values: dict[str, Any] = {

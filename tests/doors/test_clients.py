@@ -30,6 +30,7 @@ def hooks(monkeypatch: pytest.MonkeyPatch) -> Iterator[ModuleType]:
     monkeypatch.setenv("DYNAMICRUBRIC_API_KEY", KEY)
     monkeypatch.setenv("DYNAMICRUBRIC_GROUP_SIZE", "2")
     monkeypatch.setattr(module, "MAX_WAIT_SECONDS", 0.01)
+    monkeypatch.setattr(module, "ATTEMPTS", 10_000)
     yield module
 
 

@@ -263,6 +263,7 @@ REFUSED = [
     (["score", "a.jsonl", "--evaluator", "length", "--verifier", "gpt"], "program, base, or"),
     (["score", "a.jsonl", "--generator", "no-such-cell"], "looking for the generator"),
     (["score", "a.jsonl", "--evaluator", "length", "--generator", "openai:x"], "alone"),
+    (["score", "a.jsonl", "--evaluator", "length", "--reward-model", "x"], "alone"),
     (["score", "a.jsonl", "--base-url", "http://example.com/v1"], "https"),
     (["score", "hub:a/b"], "download it"),
     (["rubric", "Hi", "--evaluator", "length"], "no response"),

@@ -178,7 +178,7 @@ def test_what_waits_is_scored_together_on_one_thread() -> None:
         first = pool.submit(live.post, json=ASKED)
         assert evaluator.entered.wait(60)
         others = [pool.submit(live.post, json=ASKED) for _ in range(6)]
-        _until(live, "dynamicrubric_requests_in_flight", 7)
+        _until_waiting(live, 6)
         evaluator.released.set()
         assert {one.result(60).status_code for one in (first, *others)} == {200}
     assert evaluator.sizes == [1, 4, 2]
@@ -214,7 +214,7 @@ def test_fault_of_ours_fails_its_own_request_alone() -> None:
         assert evaluator.entered.wait(60)
         bad = pool.submit(live.post, json={**ASKED, "prompt": "a fault of ours"})
         good = [pool.submit(live.post, json=ASKED) for _ in range(2)]
-        _until(live, "dynamicrubric_requests_in_flight", 4)
+        _until_waiting(live, 3)
         evaluator.released.set()
         assert bad.result(60).status_code == 500
         assert bad.result(60).json()["error"] == "fault"
@@ -276,6 +276,15 @@ def test_page_needs_nothing_from_a_network_and_names_every_path() -> None:
     assert "http://" not in page.replace("http://127.0.0.1:8100", "")
     assert "https://" not in page
     assert all(path in page for path in paths)
+
+
+def _until_waiting(live: Live, sets: int) -> None:
+    """Wait until so many sets stand in the worker's queue."""
+    for _ in range(2000):
+        if live.get("/health").json()["waiting_sets"] == sets:
+            return
+        threading.Event().wait(0.01)
+    raise AssertionError(live.get("/health").text)
 
 
 def _until(live: Live, name: str, value: float) -> None:
