@@ -257,7 +257,9 @@ def _print_all(found: Mapping[str, Honesty], shown: Mapping[str, Mapping[str, An
 def _table(grid: Grid) -> RenderableType:
     table = Table(title=Text(grid.title), title_justify="left")
     for number, head in enumerate(grid.heads):
-        table.add_column(Text(head), justify="left" if number == 0 else "right")
+        table.add_column(
+            Text(head), justify="left" if number == 0 else "right", no_wrap=number == 0
+        )
     for row in grid.rows:
         table.add_row(*map(Text, row))
     return table

@@ -116,8 +116,8 @@ def honesty_of(responses: pd.DataFrame, rubrics: pd.DataFrame, verdicts: pd.Data
         by_rubric.setdefault(str(rubric), []).append(row)
     found = together(_of_rubric(rows, texts) for rows in by_rubric.values())
     known = [value for value in rubrics["valid"].tolist() if isinstance(value, bool)]
-    reasons = rubrics["invalid_reason"].tolist()
-    duplicated = sum(reason == InvalidReason.DUPLICATE_CRITERION for reason in reasons)
+    reasons = [reason for reason in rubrics["invalid_reason"].tolist() if isinstance(reason, str)]
+    duplicated = reasons.count(str(InvalidReason.DUPLICATE_CRITERION))
     return found + Honesty(written=len(known), duplicated=duplicated)
 
 

@@ -59,7 +59,7 @@ def redundant(
         place for place in range(len(criteria)) if scored[:, place].all() and 0 < met[place] < size
     ]
     pairs = list(combinations(split, 2))
-    words = [words_of(text) for text in criteria]
+    words = [words_of(text, 1) for text in criteria]  # a "no" among them makes an opposite
     return Redundant(
         pairs=len(pairs),
         equal=sum(bool((yes[:, i] == yes[:, j]).all()) for i, j in pairs),

@@ -25,9 +25,9 @@ MIN_RESPONSES: Final = 3
 """Of two responses every item that tells them apart singles one out."""
 
 
-def words_of(text: str) -> frozenset[str]:
-    """Return the words of a text, case aside, that are long enough to be somebody's own."""
-    return frozenset(word for word in _WORD.findall(text.casefold()) if len(word) >= MIN_LETTERS)
+def words_of(text: str, min_letters: int = MIN_LETTERS) -> frozenset[str]:
+    """Return the words of a text, case aside, without the shortest."""
+    return frozenset(word for word in _WORD.findall(text.casefold()) if len(word) >= min_letters)
 
 
 def singled_out(

@@ -13,6 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from dynamicrubric.evaluationfiles import RUBRIC_TYPES
 from dynamicrubric.honesty.cells import Honesty, honesty_of, together
 from dynamicrubric.honesty.naive import paid
 from dynamicrubric.honesty.redundant import redundant
@@ -103,6 +104,8 @@ def test_criteria_with_the_same_words_are_told() -> None:
     yes, scored = matrices(["yyy", "yyy"])
     texts = ["mentions the tram", "The tram, mentions!", "shouts"]
     assert redundant(texts, yes, scored).same_words == 1
+    opposite = ["gives a number", "gives no number", "gives number"]
+    assert redundant(opposite, yes, scored).same_words == 0
 
 
 RESPONSES = ["saw the tram.", "dear Ann", "big hug"]
@@ -126,7 +129,8 @@ def tables(rubrics: dict[str, list[tuple[str, int, str]]]) -> tuple[pd.DataFrame
     rows = [{"rubric_id": name, "valid": True, "invalid_reason": None} for name in rubrics]
     rows += [{"rubric_id": "x", "valid": False, "invalid_reason": "duplicate_criterion"}]
     rows += [{"rubric_id": "z", "valid": False, "invalid_reason": "not_json"}]
-    frame = pd.DataFrame(rows).astype({"valid": "boolean"})
+    types = {name: RUBRIC_TYPES[name] for name in ("rubric_id", "valid", "invalid_reason")}
+    frame = pd.DataFrame(rows).astype(types)  # what is absent is pandas' NA, as when read back
     columns = ["response_id", "rubric_id", "item_index", "criterion", "weight", "verdict"]
     return pd.DataFrame(responses), frame, pd.DataFrame(verdicts, columns=columns)
 

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import json
+from dataclasses import asdict
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pandas as pd
+import pyarrow.parquet as pq
 import pytest
 
 from dynamicrubric import steps
 from dynamicrubric.errors import InstrumentError
+from dynamicrubric.honesty.cells import honesty_of
 from dynamicrubric.honesty.orderstep import check_orders
 from dynamicrubric.honesty_command import _in_child
 from dynamicrubric.rubrics import parse_rubric
@@ -57,6 +60,14 @@ def test_first_order_writes_the_stored_rubrics_again_and_others_are_compared(
     stored = json.loads((evaluation / "metrics.json").read_text())["metrics"]["delta_gap"]
     assert found["gap"]["value"] == pytest.approx(stored["value"])
     json.dumps(found, allow_nan=False)
+
+
+def test_figures_of_a_real_evaluation_are_plain_numbers(evaluation: Path) -> None:
+    names = ("responses", "rubrics", "verdicts")
+    tables = [pq.read_table(evaluation / f"{name}.parquet").to_pandas() for name in names]
+    found = honesty_of(*tables)
+    assert found.written == 8 and found.rubrics == int(tables[1]["valid"].sum())
+    assert json.loads(json.dumps(asdict(found), allow_nan=False))["items"] == found.items
 
 
 def test_command_runs_it_in_a_child_with_a_log_and_gets_the_same(
