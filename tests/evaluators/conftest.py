@@ -13,6 +13,8 @@ from dynamicrubric.engines.choice import Engines
 from dynamicrubric.engines.models import Models
 from dynamicrubric.worlds.base import BaseModelFiles
 
+CONTEXT = 2048
+"""Of its tokens, hardly more than bytes: some rows fit, and some do not."""
 HELPERS = str(Path(__file__).parents[1] / "engines")
 
 
@@ -23,7 +25,11 @@ def chat_model(tmp_path_factory: pytest.TempPathFactory) -> Path:
     from chatmodel import save_chat_model
 
     sys.path.remove(HELPERS)
-    return save_chat_model(tmp_path_factory.mktemp("chat-model"), seed=1)
+    folder = save_chat_model(tmp_path_factory.mktemp("chat-model"), seed=1)
+    config = json.loads((folder / "config.json").read_text())
+    config["max_position_embeddings"] = CONTEXT
+    (folder / "config.json").write_text(json.dumps(config))
+    return folder
 
 
 @pytest.fixture(scope="session")

@@ -48,6 +48,8 @@ def spec_of(kind: str, reward_model: Path | None = None) -> EvaluatorSpec:
     }  # fmt: skip
     if kind == "programmatic":
         values["rubric"] = RUBRIC
+    if kind == "flask":
+        values["num_skills"] = 1
     if kind in ("scalar", "scalar_set"):
         values["reward_model"] = str(reward_model)
     return EvaluatorSpec.model_validate(values)
