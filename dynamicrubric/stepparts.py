@@ -133,6 +133,8 @@ def grpo_settings(
 ) -> GrpoSettings:
     """Return a training's numbers; sampling and the draws' name are those of its rollout."""
     from dynamicrubric.training.grpo import GrpoSettings
+    from dynamicrubric.training.policy import PolicyRollout
+    from dynamicrubric.training.scored import ScoredRollout
 
     return GrpoSettings(
         steps=training.steps,
@@ -148,6 +150,8 @@ def grpo_settings(
         rows_per_pass=rows_per_pass,
         recompute_activations=recompute_activations,
         snapshot_every_steps=snapshot_every_steps,
+        cuts_count=isinstance(rollout, PolicyRollout | ScoredRollout)
+        and rollout.truncated == "scored",
     )
 
 

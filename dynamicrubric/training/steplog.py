@@ -130,8 +130,10 @@ def _is_json(path: Path) -> bool:
 class LogCallback(TrainerCallback):
     """Turns TRL's log entries into our step log."""
 
-    def __init__(self, log: StepLog) -> None:
+    def __init__(self, log: StepLog, *, cuts_count: bool = False) -> None:
+        """Keep entries in `log`; `cuts_count` as `GrpoSettings` has it."""
         self._log = log
+        self._cuts_count = cuts_count
 
     def on_log(
         self,
@@ -154,11 +156,16 @@ class LogCallback(TrainerCallback):
             line = progress_line(state.global_step, state.max_steps, metrics)
             if line:
                 print(line, flush=True)
-        check_step(state.global_step, metrics)
+        check_step(state.global_step, metrics, cuts_count=self._cuts_count)
 
 
-def check_step(step: int, metrics: Mapping[str, float]) -> None:
+def check_step(step: int, metrics: Mapping[str, float], *, cuts_count: bool = False) -> None:
     """Stop a training whose figures say that it can come to nothing.
+
+    Args:
+        step: which step.
+        metrics: its figures.
+        cuts_count: completions that are cut are rewarded like others.
 
     Raises:
         InstrumentError: loss or gradient norm is no number, or every completion was cut.
@@ -167,7 +174,7 @@ def check_step(step: int, metrics: Mapping[str, float]) -> None:
         value = metrics.get(name, 0.0)
         if not math.isfinite(value):
             raise InstrumentError(f"the {words} at step {step} is {value}; lower the learning rate")
-    if metrics.get("truncated_rate", 0.0) >= 1.0:
+    if metrics.get("truncated_rate", 0.0) >= 1.0 and not cuts_count:
         raise InstrumentError(
             f"every completion of step {step} was cut at max_tokens; raise max_tokens, or train "
             "the warm start longer so that the model learns to stop"

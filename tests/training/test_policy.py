@@ -184,3 +184,13 @@ def test_completions_that_never_end_stop_the_training_with_a_remedy(tiny, tmp_pa
     """Case 19: `max_tokens` 1 is an error with a remedy, not a flat curve."""
     with pytest.raises(InstrumentError, match="every completion of step 1 was cut at max_tokens"):
         tiny.train_policy(tmp_path, policy_sampling={"max_tokens": 1})
+
+
+def test_completions_that_are_all_cut_do_not_stop_a_policy_whose_cuts_are_scored(
+    tiny, tmp_path: Path
+) -> None:
+    """The profile smollm2 cuts far below what its model writes: a step of eight cuts is chance."""
+    run = tiny.train_policy(
+        tmp_path, policy_sampling={"max_tokens": 1}, policy_training={"truncated": "scored"}
+    )
+    assert {line["metrics"]["truncated_rate"] for line in run.log} == {1.0}
