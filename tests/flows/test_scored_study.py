@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 
 import pandas as pd
@@ -29,7 +30,7 @@ def test_study_of_scored_arms_trains_a_model_once_keeps_it_and_is_reported(
     monkeypatch.delenv("PREFECT_API_URL", raising=False)
     monkeypatch.setenv("PREFECT_HOME", str(tmp_path / "prefect-home"))
     project.change(study__arms=ARMS, study__rounds=2, recipe__policy__steps=4)
-    project.flow("plan")
+    project.run(sys.executable, "-m", "dynamicrubric.cli", "plan")
     text = project.flow("ablation")
     models = [project.record(f"data/runs/scalar-s1-r{number}/generator") for number in (1, 2)]
     assert [one["step"] for one in models] == ["train_generator", "keep_generator"]
