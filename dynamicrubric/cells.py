@@ -38,7 +38,7 @@ GeneratorSource = Literal["previous", "start"]
 class RubricSettings(Grown):
     """How rubrics are written, in training and in measurement."""
 
-    later: ClassVar = frozenset({"weights", "engine"})
+    later: ClassVar = frozenset({"weights", "engine", "reward_model", "judge_texts"})
     evaluator: EvaluatorKind
     min_items: Annotated[int, Field(ge=1)]
     max_items: Annotated[int, Field(ge=1)]
@@ -46,6 +46,10 @@ class RubricSettings(Grown):
     weights: RubricWeights = "written"
     engine: GeneratorEngine = IN_PROCESS
     """What writes them, but for the rollouts of the generator's own training."""
+    reward_model: str = ""
+    """The checkpoint of a reward model that is not trained here."""
+    judge_texts: str = ""
+    """Hash of what a language model that rates is asked with."""
 
 
 class GeneratorTraining(Grown):
@@ -62,6 +66,16 @@ class GeneratorTraining(Grown):
     learning_rate: LearningRate
     kl_beta: float
     max_invalid_rate: Rate
+    anchor_swap_rate: Rate = 0.0
+
+
+class RewardTraining(Grown):
+    """The training of a reward model on the anchors, in round 1."""
+
+    later: ClassVar = frozenset({"anchor_swap_rate"})
+    steps: Steps
+    batch_size: Annotated[int, Field(ge=1)]
+    learning_rate: LearningRate
     anchor_swap_rate: Rate = 0.0
 
 
@@ -88,7 +102,7 @@ class EvaluationSettings(Section):
 class CellRecipe(Grown):
     """Everything that decides a cell's results, beside the artefacts that it starts from."""
 
-    later: ClassVar = frozenset({"generator_from", "policy_engine"})
+    later: ClassVar = frozenset({"generator_from", "policy_engine", "reward_training"})
     seed: int
     round: int
     responses_per_set: int
@@ -102,6 +116,9 @@ class CellRecipe(Grown):
     policy_sampling: Sampling
     policy_engine: PolicyEngine = IN_PROCESS
     """What samples responses, but for the rollouts of the policy's own training."""
+    reward_training: RewardTraining | None = None
+    """In round 1 of an arm whose reward model is trained: its artefact takes the generator's
+    place."""
     evaluation: EvaluationSettings
     versions: dict[str, int]
 

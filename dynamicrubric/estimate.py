@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
+from dynamicrubric.evaluatorkinds import KEEPS_RUBRICS
 from dynamicrubric.grid import GRID_DIR, planned_grids
 from dynamicrubric.plan import RUNS_DIR, WARM_DIR, Cell, Plan
 
@@ -146,7 +147,10 @@ def shapes_of(cell: Cell) -> Iterator[Shape]:
     if generator is not None:
         amount = generator.steps * generator.prompts_per_step * generator.group_size
         yield Shape("train_generator", evaluator, amount)
-    elif evaluator == "static" and recipe.round == 1:  # it writes its rubrics
+    elif recipe.reward_training is not None:
+        reward = recipe.reward_training
+        yield Shape("train_generator", evaluator, reward.steps * reward.batch_size)
+    elif evaluator in KEEPS_RUBRICS and recipe.round == 1:  # it writes its rubrics
         yield Shape("train_generator", evaluator, 0)
     yield Shape("evaluate_round", evaluator, recipe.evaluation.sets_per_prompt * size)
 
@@ -184,6 +188,8 @@ def _shape_of_record(record: Mapping[str, Any]) -> Shape | None:
         training = identity["training"]
         if training is None:
             return Shape(step, evaluator, 0)
+        if "batch_size" in training:  # a reward model's, in pairs
+            return Shape(step, evaluator, training["steps"] * training["batch_size"])
         group = training.get("group_size") or identity["responses_per_set"]
         return Shape(step, evaluator, training["steps"] * training["prompts_per_step"] * group)
     return None

@@ -55,6 +55,15 @@ class MeasuredSet:
     parts: Decomposition | None
     rank_accuracy: float | None
     tie_rate: float | None
+    scores: tuple[Score, ...] | None = None
+    """Of an evaluator without verdicts; others have them in `judged`."""
+    gap: float | None = None
+    """Delta_gap of such scores."""
+
+    @property
+    def delta_gap(self) -> float | None:
+        """Delta_gap, however the responses were scored."""
+        return self.parts.delta_gap if self.parts else self.gap
 
 
 @dataclass(frozen=True)
@@ -82,7 +91,7 @@ def evaluate_sets(
     With anchor lists, each set's rubric is also applied to its prompt's list.
     """
     measured = measure_sets("the held-out sets", sets, writer, judging, quality, seed_name)
-    evaluation = _evaluation(measured)
+    evaluation = evaluation_of(measured)
     if not anchors:
         return evaluation
     from dynamicrubric.anchorfigures import anchor_figures, judge_anchors
@@ -130,10 +139,11 @@ def evaluate_without_rubrics(sets: Sequence[SampledSet], quality: Quality) -> Ev
         sets: held-out response sets of the current policy.
         quality: true quality of (prompt id, text).
     """
-    return _evaluation([_measure(one, None, None, quality) for one in sets])
+    return evaluation_of([_measure(one, None, None, quality) for one in sets])
 
 
-def _evaluation(measured: Sequence[MeasuredSet]) -> Evaluation:
+def evaluation_of(measured: Sequence[MeasuredSet]) -> Evaluation:
+    """Return the figures and tables of measured sets."""
     return Evaluation(
         metrics=_figures(measured),
         responses=[row for one in measured for row in _response_rows(one)],
@@ -146,10 +156,7 @@ def _measure(
     sampled: SampledSet, judged: JudgedSet | None, rubric_text: str | None, quality: Quality
 ) -> MeasuredSet:
     responses = sampled.responses
-    truth = tuple(
-        quality(responses.prompt_id, response) if failed is None else None
-        for response, failed in zip(responses.responses, responses.reasons, strict=True)
-    )
+    truth = true_qualities(responses, quality)
     if judged is None:
         return MeasuredSet(sampled, rubric_text, None, truth, None, None, None, None)
     known = [value for value in truth if value is not None]
@@ -169,6 +176,14 @@ def _measure(
         parts,
         rank_accuracy(judged.scores, pairs).value,
         tie_rate(judged.scores, pairs).value,
+    )
+
+
+def true_qualities(responses: ResponseSet, quality: Quality) -> tuple[float | None, ...]:
+    """Return the true quality of each response that there is, None where nobody knows it."""
+    return tuple(
+        quality(responses.prompt_id, response) if failed is None else None
+        for response, failed in zip(responses.responses, responses.reasons, strict=True)
     )
 
 
@@ -197,7 +212,7 @@ def rubric_figures(measured: Sequence[MeasuredSet]) -> dict[str, Mean]:
     parts = [one.parts for one in measured]
     rubrics = [one.judged.rubric if one.judged else None for one in measured]
     return {
-        "delta_gap": mean_of([p.delta_gap if p else None for p in parts]),
+        "delta_gap": mean_of([one.delta_gap for one in measured]),
         "r_disc": mean_of([one.r_disc for one in measured]),
         "r_dir": mean_of([p.r_dir if p else None for p in parts]),
         "r_cov": mean_of([p.r_cov if p else None for p in parts]),
@@ -215,7 +230,7 @@ def rubric_figures(measured: Sequence[MeasuredSet]) -> dict[str, Mean]:
 def _response_rows(one: MeasuredSet) -> list[dict[str, Any]]:
     sampled, responses = one.sampled, one.sampled.responses
     unscored = [Score.unscored(failed or NO_RUBRIC) for failed in responses.reasons]
-    scores = one.judged.scores if one.judged else unscored
+    scores = one.judged.scores if one.judged else one.scores or unscored
     return [
         {
             "prompt_id": responses.prompt_id,
@@ -247,7 +262,7 @@ def rubric_row(one: MeasuredSet) -> dict[str, Any]:
         "valid": None if rubric is None else isinstance(rubric, Rubric),
         "invalid_reason": str(rubric.reason) if isinstance(rubric, InvalidRubric) else None,
         "num_items": len(rubric.items) if isinstance(rubric, Rubric) else None,
-        "delta_gap": parts.delta_gap if parts else None,
+        "delta_gap": one.delta_gap,
         "r_disc": one.r_disc,
         "r_dir": parts.r_dir if parts else None,
         "r_cov": parts.r_cov if parts else None,

@@ -19,6 +19,7 @@ from dynamicrubric.cells import (
 )
 from dynamicrubric.config import BackboneConfig, Config, LanguageConfig, resolve_arm
 from dynamicrubric.errors import UserError
+from dynamicrubric.evaluatorkinds import KEEPS_RUBRICS, RATED, SCORED
 from dynamicrubric.prompts.roles import prompt_texts_hash
 from dynamicrubric.rounds import cell_recipe
 from dynamicrubric.versions import STEP_VERSIONS
@@ -246,6 +247,10 @@ def _effective(recipe: CellRecipe) -> dict[str, Any]:
         return document | {"rubrics": evaluator, "verifier": None}
     if evaluator == "rule_based":
         return document | {"rubrics": without(document["rubrics"], {"sampling", "min_items"})}
+    if evaluator in SCORED - RATED:
+        return document | {"rubrics": [evaluator, recipe.rubrics.reward_model], "verifier": None}
+    if evaluator in RATED - KEEPS_RUBRICS:
+        return document | {"rubrics": evaluator}
     return document
 
 

@@ -15,6 +15,12 @@ from dynamicrubric.enginesettings import (
     VerifierEngine,
     Vllm,
 )
+from dynamicrubric.evaluatorkinds import (
+    KEEPS_RUBRICS,
+    SCORED,
+    WITH_REWARD_MODEL,
+    RewardModelConfig,
+)
 from dynamicrubric.settings import Grown, LearningRate, Listed, Rate, Section, Steps
 from dynamicrubric.verdicts import LANGUAGES
 
@@ -179,31 +185,55 @@ class VerifierConfig(Grown):
         return self
 
 
-EvaluatorKind = Literal["dynamic", "static", "oracle", "rule_based"]
+EvaluatorKind = Literal[
+    "dynamic",
+    "static",
+    "oracle",
+    "rule_based",
+    "static_implicit",
+    "scalar",
+    "scalar_set",
+    "geval",
+    "flask",
+    "pairwise",
+    "length",
+    "random",
+]
 RubricWeights = Literal["written", "equal"]
 UPDATES: Final[dict[EvaluatorKind, tuple[GeneratorUpdate, ...]]] = {
     "dynamic": ("none", "once", "stale", "fresh", "reverted"),
     "static": ("none", "upfront"),
     "oracle": ("none",),
     "rule_based": ("none",),
+    "static_implicit": ("none", "upfront"),
+    "scalar": ("none",),
+    "scalar_set": ("none",),
+    "geval": ("none",),
+    "flask": ("none",),
+    "pairwise": ("none",),
+    "length": ("none",),
+    "random": ("none",),
 }
 """The generator updates that suit each evaluator."""
-_REASONS: Final[dict[EvaluatorKind, str]] = {
+_REASONS: Final[dict[str, str]] = {
     "dynamic": "its generator reads response sets, and 'upfront' trains on the anchors alone",
     "static": "it keeps its rubrics: 'none' is zero-shot, 'upfront' trains before they are written",
-    "oracle": "it has no generator",
-    "rule_based": "it has no generator",
+    "static_implicit": "as for 'static'",
 }
 
 
-class RecipeConfig(Section):
+class RecipeConfig(Grown):
     """What an arm trains and how; an arm is a diff of it."""
+
+    later: ClassVar = frozenset({"reward_model"})
 
     evaluator: EvaluatorKind
     """`dynamic`: the generator reads the prompt and the response set, for each set anew.
     `static`: it reads the prompt alone; its rubric is written once a prompt and kept.
     `rule_based`: one rubric written by hand for every prompt. `oracle`: no rubric, the policy's
-    reward is the true quality."""
+    reward is the true quality. `scalar`, `scalar_set`: a reward model that reads a response, or
+    the set and the response. `length`, `random`: what their names say. Of a language model's
+    ratings: `geval`, `flask`, `pairwise`, and `static_implicit`, `static`'s rubrics in one call."""
     weights: RubricWeights
     """`written`: an item counts with the weight the rubric gives it. `equal`: all weights are 1,
     wherever a rubric scores."""
@@ -220,6 +250,9 @@ class RecipeConfig(Section):
     generator: GeneratorConfig
     policy: PolicyConfig
     verifier: VerifierConfig
+    """What gives verdicts; the language model that rates, too."""
+    reward_model: RewardModelConfig | None = None
+    """Of `scalar` and `scalar_set`; other evaluators have no use for it."""
 
     @model_validator(mode="after")
     def _item_limits_are_in_order(self) -> Self:
@@ -271,7 +304,16 @@ class RecipeConfig(Section):
             raise ValueError(
                 f"generator.update is {self.generator.update!r} with evaluator "
                 f"{self.evaluator!r}, where it can be {' or '.join(map(repr, allowed))}: "
-                f"{_REASONS[self.evaluator]}"
+                f"{_REASONS.get(self.evaluator, 'it has no generator')}"
+            )
+        return self
+
+    @model_validator(mode="after")
+    def _evaluator_has_its_model(self) -> Self:
+        if self.evaluator in WITH_REWARD_MODEL and self.reward_model is None:
+            raise ValueError(
+                f"there is no reward_model with evaluator {self.evaluator!r}, which scores by one: "
+                "{steps, batch_size, learning_rate} to train it, or {checkpoint}"
             )
         return self
 
@@ -279,9 +321,22 @@ class RecipeConfig(Section):
     def _there_are_weights_and_anchors_to_change(self) -> Self:
         if self.evaluator == "oracle" and self.weights == "equal":
             raise ValueError("weights is 'equal' with evaluator 'oracle', which has no rubric")
-        if self.anchor_swap_rate and self.generator.update == "none":
+        reads_anchors = self.generator.update != "none" or self._trains_reward_model
+        if self.evaluator in SCORED - KEEPS_RUBRICS and self.weights == "equal":
+            raise ValueError(
+                f"weights is 'equal' with evaluator {self.evaluator!r}, which has no rubric"
+            )
+        if self.anchor_swap_rate and not reads_anchors:
             raise ValueError(
                 f"anchor_swap_rate is {self.anchor_swap_rate} with generator.update 'none': no "
                 "training reads the anchors, so it can only be 0"
             )
         return self
+
+    @property
+    def _trains_reward_model(self) -> bool:
+        return (
+            self.evaluator in WITH_REWARD_MODEL
+            and self.reward_model is not None
+            and not self.reward_model.checkpoint
+        )

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from dynamicrubric.enginesettings import OpenAI
+from dynamicrubric.evaluatorkinds import SCORED
 from dynamicrubric.plan import (
     CellRecipe,
     EvaluationSettings,
@@ -15,6 +16,7 @@ from dynamicrubric.plan import (
 )
 from dynamicrubric.prompts.roles import generator_messages
 from dynamicrubric.rubrics import render_rubric
+from dynamicrubric.scoredparts import scored_rollout
 from dynamicrubric.seeds import derive_seed
 from dynamicrubric.worlds.base import World
 from dynamicrubric.worlds.noise import noisy_anchors
@@ -32,6 +34,7 @@ if TYPE_CHECKING:
     from dynamicrubric.training.grpo import GrpoSettings
     from dynamicrubric.training.oracle import OracleRollout
     from dynamicrubric.training.policy import PolicyRollout
+    from dynamicrubric.training.scored import ScoredRollout
 
 
 def engines_of(prepared: PreparedData | None, places: Mapping[str, Any] | None) -> Engines:
@@ -56,11 +59,13 @@ def policy_rollout(
     generator_dir: Path,
     cell_hash: str,
     engines: Engines,
-) -> PolicyRollout | OracleRollout:
-    """Return what samples and rewards the policy: rubrics' scores, or an oracle's true quality."""
+) -> PolicyRollout | OracleRollout | ScoredRollout:
+    """Return what samples and rewards the policy: an evaluator's scores, or the true quality."""
     from dynamicrubric.training.oracle import OracleRollout
     from dynamicrubric.training.policy import PolicyRollout
 
+    if cell.rubrics.evaluator in SCORED:
+        return scored_rollout(cell, training, prepared, generator_dir, cell_hash, engines)
     prompts = prepared.prompts["train"]
     seed_name = (cell.seed, cell.round, "train_policy")
     if cell.rubrics.evaluator == "oracle":
@@ -85,7 +90,7 @@ def policy_rollout(
 
 def grpo_settings(
     training: GeneratorTraining | PolicyTraining,
-    rollout: GeneratorRollout | PolicyRollout | OracleRollout,
+    rollout: GeneratorRollout | PolicyRollout | OracleRollout | ScoredRollout,
     *,
     group_size: int,
     reward_weights: Mapping[str, float],

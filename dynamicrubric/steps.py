@@ -16,7 +16,9 @@ from dynamicrubric.config import (
     SupervisedConfig,
     WorldConfig,
 )
+from dynamicrubric.evaluatorkinds import KEEPS_RUBRICS, SCORED
 from dynamicrubric.plan import CellRecipe, parse_recipe
+from dynamicrubric.scoredparts import measure_scored_cell, train_reward
 from dynamicrubric.seeds import derive_seed
 from dynamicrubric.stepparts import (
     anchors_of,
@@ -151,7 +153,10 @@ def train_generator(
     recompute_activations: bool = False,
     engines: Places = None,
 ) -> None:
-    """Train the generator with GRPO; a static one then writes its rubrics once and keeps them."""
+    """Train the generator with GRPO; a static one then writes its rubrics once and keeps them.
+
+    Of an arm with a reward model it is the training of that, which takes the generator's place.
+    """
     from dynamicrubric.training import processes
     from dynamicrubric.training.generator import GeneratorRollout
     from dynamicrubric.training.grpo import train_grpo
@@ -161,7 +166,19 @@ def train_generator(
     training = cell.generator_training
     prepared = load_prepared(Path(prepared_dir))
     with engines_of(prepared, engines) as opened:
-        if cell.rubrics.evaluator == "static":
+        if cell.reward_training is not None:
+            train_reward(
+                cell,
+                Path(generator_dir),
+                prepared,
+                opened,
+                out_dir=Path(out_dir),
+                work_dir=Path(work_dir),
+                checkpoint_every_steps=checkpoint_every_steps,
+                recompute_activations=recompute_activations,
+            )
+            return
+        if cell.rubrics.evaluator in KEEPS_RUBRICS:
             opened.make_room(cell.rubrics.engine, Path(generator_dir))
         if training is not None:
             sets = training_sets(cell, prepared, Path(responses_dir))
@@ -194,7 +211,7 @@ def train_generator(
             )
             generator_dir = out_dir
         if processes.is_first():
-            if cell.rubrics.evaluator == "static":
+            if cell.rubrics.evaluator in KEEPS_RUBRICS:
                 keep_rubrics(cell, Path(generator_dir), prepared, opened, Path(out_dir))
             opened.write(Path(out_dir), with_cost=training is None)
 
@@ -303,6 +320,9 @@ def _measure(
     quality = prepared.world.true_quality
     if cell.rubrics.evaluator == "oracle":
         write_evaluation(evaluate_without_rubrics(sets, quality), out_dir)
+        return
+    if cell.rubrics.evaluator in SCORED:
+        measure_scored_cell(cell, prepared, sets, generator_dir, before_dir, engines, out_dir)
         return
     writer = writer_of(cell, generator_dir, prepared.world, engines, prepared.prompts["heldout"])
     judging = judging_of(cell, cell.evaluation, prepared.world, engines)

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from dynamicrubric.cells import without
+from dynamicrubric.evaluatorkinds import KEEPS_RUBRICS
 from dynamicrubric.plan import (
     Cell,
     CellRecipe,
@@ -38,8 +39,10 @@ def generator_identity(recipe: CellRecipe) -> dict[str, Any]:
     trainer's own model; a static one's step also writes the rubrics that it keeps, by that engine.
     """
     identity = training_identity(recipe, recipe.generator_training)
-    if recipe.rubrics.evaluator != "static":
+    if recipe.rubrics.evaluator not in KEEPS_RUBRICS:
         identity["rubrics"] = without(identity["rubrics"], frozenset({"engine"}))
+    if recipe.reward_training is not None:
+        identity["training"] = identity_of(recipe.reward_training)
     return identity
 
 

@@ -1,74 +1,39 @@
-"""The one place where an evaluator's values become an evaluator. No torch until an engine is asked.
+"""The one place where an evaluator's values become an evaluator.
 
-with Engines(Models(prepared.base)) as engines:
-evaluator = build_evaluator(EvaluatorSpec(kind="static", generator=folder), prepared, engines)
-scored = evaluator.score(sets, seeds)
+No torch is imported until a model is asked for; docs/evaluators.md shows a call.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from dynamicrubric.config import VerifierConfig
 from dynamicrubric.engines.programmatic import ProgrammaticVerifier
-from dynamicrubric.enginesettings import InProcess, OpenAI
 from dynamicrubric.errors import UserError
 from dynamicrubric.evaluators.base import Evaluator
 from dynamicrubric.evaluators.baselines import LengthEvaluator, OracleEvaluator, RandomEvaluator
 from dynamicrubric.evaluators.guard import Guarded
 from dynamicrubric.evaluators.judging import Judging
-from dynamicrubric.evaluators.metering import MeteredEngine, MeteredVerifier
+from dynamicrubric.evaluators.metering import MeteredVerifier
 from dynamicrubric.evaluators.pairwise import PairwiseEvaluator
+from dynamicrubric.evaluators.parts import Parts, generator_writer, judging, prompt_writer
 from dynamicrubric.evaluators.rated import FlaskEvaluator, GEvalEvaluator, ImplicitEvaluator
-from dynamicrubric.evaluators.rubricscores import PromptRubrics, PromptWriter, RubricEvaluator
+from dynamicrubric.evaluators.rubricscores import PromptRubrics, RubricEvaluator
 from dynamicrubric.evaluators.scalar import ScalarEvaluator
 from dynamicrubric.evaluators.spec import SEES_SET, EvaluatorSpec, Kind
-from dynamicrubric.evaluators.writers import DynamicWriter, FixedWriter, KeptWriter
-from dynamicrubric.prompts.roles import generator_messages
+from dynamicrubric.evaluators.writers import FixedWriter
 from dynamicrubric.rubrics import parse_rubric, render_rubric
 from dynamicrubric.types import InvalidRubric
 from dynamicrubric.worlds.base import LANGUAGE, POSTCARDS, World, world_named
 from dynamicrubric.worlds.prepared import PreparedData, load_prepared
 
 if TYPE_CHECKING:
-    from dynamicrubric.engines.base import Generation, Verifier
+    from dynamicrubric.engines.base import Verifier
     from dynamicrubric.engines.choice import Engines
 
 Source = World | PreparedData | Path | None
-
-
-@dataclass(frozen=True)
-class _Parts:
-    """What an evaluator is put together from.
-
-    Attributes:
-        spec: its values.
-        world: whose verifier and rules it has.
-        prepared: prompts and anchors, where they are at hand.
-        engines: opens models; None where none may be asked.
-    """
-
-    spec: EvaluatorSpec
-    world: World
-    prepared: PreparedData | None
-    engines: Engines | None
-
-    def opened(self) -> Engines:
-        """Return the engines.
-
-        Raises:
-            UserError: there are none.
-        """
-        if self.engines is None:
-            raise UserError(
-                doing=f"building the evaluator {self.spec.label!r}",
-                got=f"no engines, which kind {self.spec.kind!r} needs",
-                expected="engines.choice.Engines over the models of its world",
-            )
-        return self.engines
 
 
 def build_evaluator(
@@ -92,70 +57,20 @@ def build_evaluator(
     prepared = source if isinstance(source, PreparedData) else None
     world = prepared.world if prepared else source or world_named(LANGUAGE)
     assert not isinstance(world, PreparedData)
-    return Guarded(_MAKERS[spec.kind](_Parts(spec, world, prepared, engines)))
+    return Guarded(_MAKERS[spec.kind](Parts(spec, world, prepared, engines)))
 
 
-def _rubric_evaluator(parts: _Parts) -> Evaluator:
+def _rubric_evaluator(parts: Parts) -> Evaluator:
     spec = parts.spec
-    writer, engine = generator_writer(parts)
     verifier = MeteredVerifier(parts.world.verifier(spec.verifier, parts.opened()))
     if spec.kind == "dynamic":
+        writer, engine = generator_writer(parts)
         return RubricEvaluator(spec.label, True, writer, judging(spec, verifier), engine, verifier)
-    once = PromptWriter(writer, spec.seed, kept_rubrics(parts))
-    return RubricEvaluator(spec.label, False, once, judging(spec, verifier), engine, verifier)
+    once, meter = prompt_writer(parts)
+    return RubricEvaluator(spec.label, False, once, judging(spec, verifier), meter, verifier)
 
 
-def judging(spec: EvaluatorSpec, verifier: MeteredVerifier) -> Judging:
-    """Return how a spec's rubrics are read and applied."""
-    return Judging(
-        verifier,
-        spec.min_items,
-        spec.max_items,
-        max_invalid_rate=1.0,
-        max_unscored_rate=spec.verifier.max_unscored_rate,
-        equal_weights=spec.weights == "equal",
-    )
-
-
-def generator_writer(parts: _Parts) -> tuple[DynamicWriter, MeteredEngine]:
-    """Return what writes rubrics, and the meter of its engine.
-
-    Raises:
-        UserError: there is neither a checkpoint nor a base nor an endpoint.
-    """
-    spec, opened = parts.spec, parts.opened()
-    if isinstance(spec.generator_engine, OpenAI):
-        meter = MeteredEngine(opened.chat(spec.generator_engine))
-        return DynamicWriter(meter, None, spec.sampling, ask=generator_messages), meter
-    if spec.generator is not None:
-        folder = existing_folder(spec.generator, f"the generator of {spec.label!r}")
-        engine, tokenizer = opened.sampler("generator", spec.generator_engine, folder)
-    else:
-        _check_in_process(spec)
-        engine, tokenizer = opened.base_sampler()
-    meter = MeteredEngine(engine)
-    return DynamicWriter(meter, tokenizer.generator_prompt, spec.sampling), meter
-
-
-def _check_in_process(spec: EvaluatorSpec) -> None:
-    if not isinstance(spec.generator_engine, InProcess):
-        raise UserError(
-            doing=f"building the evaluator {spec.label!r}",
-            got=f"generator_engine.kind {spec.generator_engine.kind!r} without a checkpoint",
-            expected="a generator's folder, or the engine 'transformers' for the base as it is",
-        )
-
-
-def kept_rubrics(parts: _Parts) -> dict[tuple[str, str], Generation]:
-    """Return the rubrics that a static arm's artefact keeps, for the world's prompts alone."""
-    folder, prepared = parts.spec.generator, parts.prepared
-    if folder is None or prepared is None or not KeptWriter.is_in(Path(folder)):
-        return {}
-    kept, texts = KeptWriter.load(Path(folder)).kept, prepared.all_prompts
-    return {(key, texts[key]): rubric for key, rubric in kept.items() if key in texts}
-
-
-def _programmatic(parts: _Parts) -> Evaluator:
+def _programmatic(parts: Parts) -> Evaluator:
     spec = parts.spec
     text = spec.rubric if spec.rubric is not None else _rules(parts)
     verifier = MeteredVerifier(_program(parts))
@@ -179,7 +94,7 @@ def _programmatic(parts: _Parts) -> Evaluator:
     )
 
 
-def _program(parts: _Parts) -> Verifier:
+def _program(parts: Parts) -> Verifier:
     """Return the world's program as the verifier, with the error and failure rates of the spec."""
     settings = parts.spec.verifier
     program = VerifierConfig(
@@ -190,7 +105,7 @@ def _program(parts: _Parts) -> Verifier:
     return parts.world.program(program)
 
 
-def _rules(parts: _Parts) -> str:
+def _rules(parts: Parts) -> str:
     if parts.world.name != POSTCARDS:
         raise UserError(
             doing=f"building the evaluator {parts.spec.label!r}",
@@ -200,7 +115,7 @@ def _rules(parts: _Parts) -> str:
     return render_rubric(parts.world.rules(parts.spec.max_items))
 
 
-def _rated(parts: _Parts) -> Evaluator:
+def _rated(parts: Parts) -> Evaluator:
     spec = parts.spec
     if parts.world.name != LANGUAGE:
         raise UserError(
@@ -221,9 +136,8 @@ def _rated(parts: _Parts) -> Evaluator:
         return FlaskEvaluator(rater, spec.num_skills, spec.label)
     if spec.kind == "pairwise":
         return PairwiseEvaluator(rater, spec.label)
-    writer, engine = generator_writer(parts)
-    once = PromptWriter(writer, spec.seed, kept_rubrics(parts))
-    return ImplicitEvaluator(rater, PromptRubrics(once, _reading(spec), engine), spec.label)
+    once, meter = prompt_writer(parts)
+    return ImplicitEvaluator(rater, PromptRubrics(once, _reading(spec), meter), spec.label)
 
 
 def _reading(spec: EvaluatorSpec) -> Judging:
@@ -231,7 +145,7 @@ def _reading(spec: EvaluatorSpec) -> Judging:
     return judging(spec, MeteredVerifier(ProgrammaticVerifier(lambda criterion, _: True)))
 
 
-def _scalar(parts: _Parts) -> Evaluator:
+def _scalar(parts: Parts) -> Evaluator:
     from dynamicrubric.engines.reward import load_reward_model
 
     spec = parts.spec
@@ -246,7 +160,7 @@ def _scalar(parts: _Parts) -> Evaluator:
     return ScalarEvaluator(model, spec.label, spec.kind in SEES_SET)
 
 
-def _oracle(parts: _Parts) -> Evaluator:
+def _oracle(parts: Parts) -> Evaluator:
     if parts.world.lowest_quality is None:
         raise UserError(
             doing=f"building the evaluator {parts.spec.label!r}",
@@ -256,7 +170,7 @@ def _oracle(parts: _Parts) -> Evaluator:
     return OracleEvaluator(parts.world.true_quality, parts.spec.label)
 
 
-_MAKERS: Final[dict[Kind, Callable[[_Parts], Evaluator]]] = {
+_MAKERS: Final[dict[Kind, Callable[[Parts], Evaluator]]] = {
     "dynamic": _rubric_evaluator,
     "static": _rubric_evaluator,
     "scalar": _scalar,
@@ -270,17 +184,3 @@ _MAKERS: Final[dict[Kind, Callable[[_Parts], Evaluator]]] = {
     "random": lambda parts: RandomEvaluator(parts.spec.label),
     "oracle": _oracle,
 }
-
-
-def existing_folder(name: str, what: str) -> Path:
-    """Return a checkpoint's folder.
-
-    Raises:
-        UserError: there is none of that name.
-    """
-    folder = Path(name)
-    if not folder.is_dir():
-        raise UserError(
-            doing=f"looking for {what}", got=f"no folder {name}", expected="a checkpoint's folder"
-        )
-    return folder

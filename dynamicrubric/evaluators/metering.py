@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, Protocol
 
 from dynamicrubric.config import Sampling
 from dynamicrubric.engines.base import (
@@ -23,6 +23,14 @@ from dynamicrubric.engines.rating import parts
 from dynamicrubric.evaluators.base import Cost
 from dynamicrubric.prompts.verifier import context_ids, question_ids
 from dynamicrubric.types import Verdict
+
+
+class Meter(Protocol):
+    """Knows what requests took."""
+
+    def take(self) -> list[Cost]:
+        """Return what each request since the last call took, in order."""
+        ...
 
 
 @dataclass

@@ -10,7 +10,6 @@ from typing import Final, Literal
 
 from dynamicrubric.engines.rating import Rated, Rater, RateRequest
 from dynamicrubric.evaluators.base import ScoredSet
-from dynamicrubric.evaluators.baselines import left_out
 from dynamicrubric.evaluators.judging import ResponseSet
 from dynamicrubric.evaluators.rated import cost_of
 from dynamicrubric.prompts.judges import pairwise_messages
@@ -83,6 +82,8 @@ def _scored(one: ResponseSet, answers: Mapping[tuple[str, str], Both]) -> Scored
     texts = one.responses
     scores = [
         _share(place, [other for other in there if other != place], texts, outcomes, answers)
+        if place in there
+        else Score.unscored(str(one.reasons[place]))
         for place in range(len(texts))
     ]
     counts: Counter[str] = Counter(
@@ -90,7 +91,7 @@ def _scored(one: ResponseSet, answers: Mapping[tuple[str, str], Both]) -> Scored
         for a, b in combinations(there, 2)
     )
     return ScoredSet(
-        left_out(one, scores),
+        tuple(scores),
         breakdown={
             "comparisons": {
                 name: counts[name] for name in ("decided", "tie", "inconsistent", "unscored")

@@ -111,6 +111,8 @@ class FlaskEvaluator:
             for one, named in zip(sets, skills, strict=True)
         ]
         answers = rate_present(self.rater, sets, asked)
+        for prompt in [p for p, named in self._chosen.items() if isinstance(named, str)]:
+            del self._chosen[prompt]  # what failed now may be answered the next time
         return [
             _by_skills(one, named, rated, cost)
             for one, named, rated, cost in zip(sets, skills, answers, chosen, strict=True)

@@ -10,7 +10,7 @@ from operator import add
 from dynamicrubric.engines.base import Generation
 from dynamicrubric.evaluators.base import Cost, ScoredSet
 from dynamicrubric.evaluators.judging import JudgedSet, Judging, ResponseSet, failure_of
-from dynamicrubric.evaluators.metering import MeteredEngine, MeteredVerifier
+from dynamicrubric.evaluators.metering import Meter, MeteredVerifier
 from dynamicrubric.evaluators.writers import RubricWriter
 from dynamicrubric.seeds import derive_seed
 from dynamicrubric.types import InvalidRubric, Rubric, Verdict
@@ -47,7 +47,11 @@ class PromptWriter:
         texts = self.writer.write(asked, draws) if asked else []
         self.kept |= dict(zip(new, texts, strict=True))
         self.fresh = list(new.values())
-        return [self.kept[one.prompt_id, one.prompt] for one in sets]
+        found = [self.kept[one.prompt_id, one.prompt] for one in sets]
+        for key in new:
+            if self.kept[key].failure is not None:
+                del self.kept[key]  # an engine that gave none now may give one the next time
+        return found
 
 
 @dataclass
@@ -62,7 +66,7 @@ class PromptRubrics:
 
     writer: PromptWriter
     judging: Judging
-    engine: MeteredEngine
+    engine: Meter
 
     def write(
         self, sets: Sequence[ResponseSet], seeds: Sequence[int]
@@ -103,7 +107,7 @@ class RubricEvaluator:
     sees_set: bool
     writer: RubricWriter
     judging: Judging
-    engine: MeteredEngine | None
+    engine: Meter | None
     verifier: MeteredVerifier
 
     def score(self, sets: Sequence[ResponseSet], seeds: Sequence[int]) -> list[ScoredSet]:
@@ -130,7 +134,7 @@ class RubricEvaluator:
         return costs
 
 
-def written_costs(writer: RubricWriter, engine: MeteredEngine | None, num_sets: int) -> list[Cost]:
+def written_costs(writer: RubricWriter, engine: Meter | None, num_sets: int) -> list[Cost]:
     """Return what writing each set's rubric took: nothing where it was kept."""
     costs = [Cost()] * num_sets
     if engine is None:

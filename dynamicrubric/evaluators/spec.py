@@ -7,6 +7,7 @@ from typing import Annotated, Final, Literal, Self
 from pydantic import Field, model_validator
 
 from dynamicrubric.enginesettings import IN_PROCESS, GeneratorEngine
+from dynamicrubric.evaluatorkinds import WITH_REWARD_MODEL
 from dynamicrubric.recipe import RubricWeights, Sampling, VerifierConfig
 from dynamicrubric.settings import Section
 
@@ -41,11 +42,8 @@ KINDS: Final[dict[Kind, str]] = {
 """Every kind, in one line."""
 SEES_SET: Final = frozenset({"dynamic", "scalar_set", "pairwise"})
 """Kinds whose score of a response can depend on the others in its set."""
-RATED: Final = frozenset({"static_implicit", "geval", "flask", "pairwise"})
-"""Kinds that a language model judges by something else than yes and no."""
 WITH_RUBRIC: Final = frozenset({"dynamic", "static", "static_implicit"})
 """Kinds whose rubric a generator writes."""
-WITH_REWARD_MODEL: Final = frozenset({"scalar", "scalar_set"})
 DEFAULT_SAMPLING: Final = Sampling(temperature=1.0, min_p=0.05, max_tokens=1024)
 DEFAULT_VERIFIER: Final = VerifierConfig(
     error_rate=0.0, failure_rate=0.0, max_unscored_rate=1.0, kind="language_model"

@@ -14,6 +14,7 @@ from dynamicrubric.config import Config, PretrainedConfig, RecipeConfig
 from dynamicrubric.engines.meta import ModelSize
 from dynamicrubric.engines.transformers import MAX_BATCH_LOGITS, MAX_BATCH_ROWS, MAX_BATCH_TOKENS
 from dynamicrubric.engines.verifier import GPU_BUDGET
+from dynamicrubric.evaluatorkinds import KEEPS_RUBRICS
 from dynamicrubric.preflight.facts import Phase
 from dynamicrubric.preflight.lengths import Lengths
 from dynamicrubric.preflight.work import num_prompts
@@ -94,7 +95,7 @@ class Memory:
     @property
     def _keeps(self) -> bool:
         """Whether rubrics are written once and kept: in round 1, and in round 0 to measure P_0."""
-        return self.recipe.evaluator == "static"
+        return self.recipe.evaluator in KEEPS_RUBRICS
 
     def _warm_start(self, role: str) -> Phase | None:
         settings = getattr(self.config.warm_start, role)

@@ -10,6 +10,7 @@ from dynamicrubric.engines.ready import check_ready
 from dynamicrubric.engines.verifier import GPU_BUDGET
 from dynamicrubric.enginesettings import Vllm
 from dynamicrubric.errors import UserError
+from dynamicrubric.evaluatorkinds import KEEPS_RUBRICS, RATED, SCORED
 from dynamicrubric.plan import Plan
 from dynamicrubric.preflight.facts import Check, of_arms
 from dynamicrubric.preflight.lengths import Lengths
@@ -32,8 +33,9 @@ class Arm(NamedTuple):
         """Say whether the arm asks a model in this role."""
         evaluator = self.recipe.evaluator
         if role == "generator":
-            return evaluator in ("dynamic", "static")
-        judges = self.recipe.verifier.kind == "language_model" and evaluator != "oracle"
+            return evaluator == "dynamic" or evaluator in KEEPS_RUBRICS
+        asks_none = evaluator == "oracle" or evaluator in SCORED - RATED
+        judges = self.recipe.verifier.kind == "language_model" and not asks_none
         return role == "policy" or judges
 
 

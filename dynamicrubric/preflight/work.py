@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from dynamicrubric.config import Config, LanguageConfig
+from dynamicrubric.evaluatorkinds import KEEPS_RUBRICS, SCORED
 from dynamicrubric.plan import RUNS_DIR, WARM_DIR, Cell, Plan, expand
 from dynamicrubric.preflight.facts import Work
 from dynamicrubric.preflight.lengths import Lengths
@@ -62,12 +63,12 @@ def _cell_work(
 ) -> Iterator[Work]:
     recipe = cell.recipe
     size, evaluator = recipe.responses_per_set, recipe.rubrics.evaluator
-    # An oracle's reward is the true quality: there is nothing to judge.
-    items = 0 if evaluator == "oracle" else recipe.rubrics.max_items
+    # An oracle's reward is the true quality, and other scores take no verdicts.
+    items = 0 if evaluator == "oracle" or evaluator in SCORED else recipe.rubrics.max_items
     policy, generator = recipe.policy_training, recipe.generator_training
     if policy is not None:
         yield _work("sample_responses", lengths, policy=prompts[0] * size)
-    kept = sum(prompts) if evaluator == "static" and recipe.round == 1 else 0
+    kept = sum(prompts) if evaluator in KEEPS_RUBRICS and recipe.round == 1 else 0
     if generator is not None or kept:
         steps = generator.steps * generator.prompts_per_step if generator else 0
         rubrics = steps * generator.group_size if generator else 0
@@ -101,7 +102,7 @@ def _measured_rubrics(evaluator: str, round_number: int, sets: int, heldout: int
     """
     if evaluator == "dynamic":
         return sets * (1 if round_number == 0 else 2)
-    return heldout if evaluator == "static" and round_number == 0 else 0
+    return heldout if evaluator in KEEPS_RUBRICS and round_number == 0 else 0
 
 
 def _work(
@@ -173,7 +174,7 @@ def _rate(record: Mapping[str, Any], prompts: tuple[int, int]) -> float:
     if step == "sample_responses":
         completions = prompts[0] * size
     elif step == "train_generator":
-        kept = sum(prompts) if evaluator == "static" else 0
+        kept = sum(prompts) if evaluator in KEEPS_RUBRICS else 0
         completions = kept + (_num_sets(training) * training["group_size"] if training else 0)
     elif step == "train_policy":
         completions = _num_sets(training) * (size + (evaluator == "dynamic"))

@@ -314,6 +314,8 @@ def _check_sets(path: Path, found: Mapping[str, Measured]) -> None:
     quality = found.get("true_quality")  # a grid's figures do without
     without_order = quality is not None and not quality.n_scored  # R_disc needs no order
     gap_parts = [name for name in GAP_PARTS if not (without_order and name == "r_disc")]
+    if not any(found[name].n_scored for name in GAP_PARTS if name != "delta_gap"):
+        gap_parts = ["delta_gap"]  # of an evaluator without verdicts, which has no other part
     for names in (gap_parts, ORDER_METRICS):
         scored = {name: found[name].n_scored for name in names}
         if len(set(scored.values())) > 1:

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 import sys
 from collections.abc import Sequence
+from pathlib import Path
 
 import pytest
 
 from dynamicrubric.config import Sampling
 from dynamicrubric.engines.base import GenerateRequest, Generation
+from dynamicrubric.engines.choice import Engines
+from dynamicrubric.engines.models import Models
 from dynamicrubric.engines.programmatic import ProgrammaticVerifier
 from dynamicrubric.errors import UserError
 from dynamicrubric.evaluators.base import Cost, ScoredSet
@@ -24,6 +28,7 @@ from dynamicrubric.worlds.base import POSTCARDS, world_named
 from dynamicrubric.worlds.language.criteria import check
 from dynamicrubric.worlds.postcards.criteria import true_quality
 from dynamicrubric.worlds.postcards.prompts import all_prompts
+from dynamicrubric.worlds.prepared import PreparedData
 
 RUBRIC = '[{"criterion":"gives a number","weight":3},{"criterion":"has code","weight":1}]'
 SAMPLING = Sampling(temperature=1.0, min_p=0.0, max_tokens=8)
@@ -184,3 +189,30 @@ def test_bad_sets_have_scores_or_reasons(kind: str) -> None:
 def test_factory_imports_no_torch() -> None:
     code = "import sys, dynamicrubric.evaluators.build; sys.exit('torch' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+def test_static_arm_without_a_checkpoint_scores_its_own_prompts_by_its_kept_rubrics(
+    tmp_path: Path,
+) -> None:
+    prompt = all_prompts()[0]
+    rubric = '[{"criterion":"greets the reader","weight":1}]'
+    row = {"prompt_id": prompt.id, "text": rubric, "finish_reason": "stop"}
+    (tmp_path / "rubrics.jsonl").write_text(json.dumps(row) + "\n")
+    prepared = PreparedData(
+        {"train": {prompt.id: prompt.text}, "heldout": {}}, {}, world_named(POSTCARDS)
+    )
+    spec = EvaluatorSpec(kind="static", generator=str(tmp_path))
+    with Engines(Models()) as engines:
+        evaluator = build_evaluator(spec, prepared, engines)
+        known, other = evaluator.score(
+            [
+                ResponseSet(prompt.id, prompt.text, ("Dear Emma,", "no")),
+                ResponseSet(prompt.id, "another prompt under its name", ("Dear Emma,",)),
+            ],
+            [1, 1],
+        )
+    assert values(known) == [1.0, 0.0]
+    assert known.rubric_text == rubric
+    assert known.cost == Cost(verdicts=2)
+    assert other.scores[0].reason == "invalid_rubric:failed"
+    assert other.breakdown["detail"] == "not_kept"

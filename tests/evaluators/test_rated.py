@@ -177,6 +177,15 @@ def test_pairwise_identical_responses_tie_without_a_call() -> None:
     assert not rater.asked
 
 
+def test_pairwise_place_without_a_response_is_compared_with_none() -> None:
+    rater = FakeRater(better)
+    one = ResponseSet("a", "Hi", ("2", "", "1"), (None, "too_long", None))
+    (scored,) = PairwiseEvaluator(rater).score([one], [1])
+    assert values(scored) == [1.0, None, 0.0]
+    assert reasons(scored)[1] == "failed_response:too_long"
+    assert len(rater.asked) == 2
+
+
 def test_pairwise_alone_has_no_opponent_and_unread_comparisons_leave_unscored() -> None:
     evaluator = PairwiseEvaluator(FakeRater(lambda t: None if "\n9\n" in t + "\n" else better(t)))
     alone, one_odd = evaluator.score(

@@ -36,6 +36,8 @@ from dynamicrubric.versions import STEP_VERSIONS
 from dynamicrubric.worlds.prepared import read_jsonl
 
 GOLDEN: Final = Path(__file__).with_name("golden.json")
+ARMS: Final = Path(__file__).with_name("golden_arms.json")
+"""The same of arms whose evaluator gives scores without verdicts: it came later."""
 COMMAND: Final = "GOLDEN=write python -m pytest tests/training/test_golden.py"
 ORDER: Final = (
     "prepare", "warm_start", "sample_responses", "train_generator", "train_policy",
@@ -192,6 +194,40 @@ def trajectory(tiny: Any, where: Path) -> dict[str, dict[str, Any]]:
     }
 
 
+def arms_trajectory(tiny: Any, where: Path) -> dict[str, dict[str, Any]]:
+    """Run a tiny round of each arm that is scored without verdicts; return what it computed."""
+    where.mkdir()
+    world = written_world(tiny, where / "world")
+    found: dict[str, dict[str, Any]] = {}
+    for kind in ("scalar", "scalar_set", "length", "random"):
+        recipe: dict[str, Any] = {"rubrics": {"evaluator": kind}, "generator_training": None}
+        generator, log = world.generator, []
+        if kind.startswith("scalar"):
+            recipe["reward_training"] = {"steps": 2, "batch_size": 4, "learning_rate": 1e-4}
+            model = world.train_generator(where / f"{kind}-model", **recipe)
+            generator, log = model.out, metrics(model.log)
+        slowly = {"policy_training": {"learning_rate": 1e-4, "steps": 2}}
+        policy = world.train_policy(where / kind, generator=generator, **recipe, **slowly)
+        (where / f"{kind}-round").mkdir()
+        steps.evaluate_round(
+            recipe=world.recipe(**recipe),
+            policy_dir=str(policy.out),
+            generator_dir=str(generator),
+            start_policy_dir=str(world.policy),
+            prepared_dir=str(world.prepared),
+            out_dir=str(where / f"{kind}-round"),
+        )
+        figures = json.loads((where / f"{kind}-round" / "metrics.json").read_text())["metrics"]
+        found[kind] = {
+            "reward_model": log,
+            "policy": metrics(policy.log),
+            "texts": policy.rollouts["text"].tolist(),
+            "scores": policy.rollouts["score"].tolist(),
+            "figures": {name: one["value"] for name, one in figures.items()},
+        }
+    return found
+
+
 def digest(path: Path) -> str:
     return hashlib.sha256(path.read_bytes()).hexdigest()
 
@@ -235,6 +271,15 @@ def now(tiny: Any, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
 
 
 @pytest.fixture(scope="module")
+def arms_now(tiny: Any, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+    found = arms_trajectory(tiny, tmp_path_factory.mktemp("golden-arms") / "cells")
+    if os.environ.get("GOLDEN") == "write":
+        text = json.dumps(found, indent=1, ensure_ascii=False)
+        ARMS.write_text(text + "\n", encoding="utf-8")
+    return found
+
+
+@pytest.fixture(scope="module")
 def golden() -> dict[str, Any]:
     found: dict[str, Any] = json.loads(GOLDEN.read_text(encoding="utf-8"))
     return found
@@ -257,6 +302,20 @@ def test_every_step_computes_what_its_version_computed(
             f"golden.json was written: {found}. If that is meant, raise STEP_VERSIONS[{step!r}] in "
             f"dynamicrubric/versions.py, run `dynamicrubric plan`, and then: {COMMAND}"
         )
+
+
+def test_arms_scored_without_verdicts_compute_what_they_computed(
+    arms_now: dict[str, Any],
+) -> None:
+    golden = json.loads(ARMS.read_text(encoding="utf-8"))
+    for kind, now in arms_now.items():
+        found = difference(golden[kind], now, kind)
+        assert found is None, (
+            f"the arm {kind!r} computes something else than when golden_arms.json was written: "
+            f"{found}. If that is meant, raise the version of the step that changed "
+            f"(train_generator trains reward models), run `dynamicrubric plan`, and then: {COMMAND}"
+        )
+    assert golden.keys() == arms_now.keys()
 
 
 def test_every_step_that_computes_is_in_the_trajectory() -> None:
