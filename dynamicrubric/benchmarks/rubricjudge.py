@@ -27,7 +27,7 @@ _PLACE: Final = re.compile(r"\{(responses|first|second)\}")
 def dimensions() -> dict[str, str]:
     """Return the sentence that a judge affirms or denies, by dimension."""
     lines = _text("rubric_dimensions").splitlines()
-    return dict(line.split(": ", 1) for line in lines if line)  # type: ignore[misc]
+    return dict(line.split(": ", 1) for line in lines if line)
 
 
 def judge_pairs(
