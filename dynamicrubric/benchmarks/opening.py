@@ -13,7 +13,7 @@ from dynamicrubric.benchmarks.run import Task
 from dynamicrubric.benchmarks.settings import BenchSettings, DataSource, StudySource
 from dynamicrubric.benchmarks.study import REFERENCE, Study
 from dynamicrubric.errors import UserError
-from dynamicrubric.evaluators.build import existing_folder
+from dynamicrubric.evaluators.parts import existing_folder
 from dynamicrubric.evaluators.spec import EvaluatorSpec
 from dynamicrubric.hashing import hash_of, sha256_of
 from dynamicrubric.worlds.base import BaseModelFiles, base_of

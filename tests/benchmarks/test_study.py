@@ -36,9 +36,18 @@ def test_sets_without_a_response_or_without_quality_are_refused_with_a_reason() 
     assert all("P_0" in one.place for one in refusals)
 
 
+def with_reasons(tables: dict[str, list[dict[str, Any]]]) -> None:
+    """Give the made-up responses what an evaluation's have: a reason, and a text of their own."""
+    for number, row in enumerate(tables["responses"]):
+        row["score_reason"] = None
+        row["text"] = f"postcard {number}"
+
+
 @pytest.fixture
 def study(fake_study: Any) -> Study:
-    fake = fake_study(arms=("coevolved", "static"), seeds=(1, 2), rounds=2, prompts=20)
+    fake = fake_study(arms=("coevolved", "static"), seeds=(1, 2), rounds=2, prompts=20, write=False)
+    for key in [*fake.plan.starts, *fake.plan.cells]:
+        fake.write_cell(key, alter=with_reasons)
     found = Study(fake.root)
     found.__dict__["plan"] = fake.plan
     return found
