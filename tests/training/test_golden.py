@@ -41,9 +41,10 @@ ARMS: Final = Path(__file__).with_name("golden_arms.json")
 COMMAND: Final = "GOLDEN=write python -m pytest tests/training/test_golden.py"
 ORDER: Final = (
     "prepare", "warm_start", "sample_responses", "train_generator", "train_policy",
-    "evaluate_round", "evaluate_grid",
+    "evaluate_round", "evaluate_grid", "audit_checkpoints",
 )  # fmt: skip
 """Each step after the ones it builds on: the first that differs is the one that changed."""
+AUDITED: Final = ("delta_gap", "r_disc", "r_dir", "anchor_r_anchor")
 TOLERANCE: Final = 0.01
 SMALL: Final = 1e-4
 HIDDEN_SIZE: Final = 192
@@ -163,6 +164,7 @@ def trajectory(tiny: Any, where: Path) -> dict[str, dict[str, Any]]:
         out_dir=str(where / "grid"),
     )
     grid = json.loads((where / "grid" / "metrics.json").read_text())["metrics"]["G_0"]["P_1"]
+    audit = audited(world, generator.out, where)
     return {
         "prepare": {name: digest(tiny.root / "whole" / name) for name in DATA_FILES},
         "warm_start": {
@@ -190,6 +192,13 @@ def trajectory(tiny: Any, where: Path) -> dict[str, dict[str, Any]]:
         "evaluate_grid": {
             "figures": {name: found["value"] for name, found in grid.items()},
             "rubrics": column(where / "grid" / "rubrics.parquet", "text"),
+        },
+        "audit_checkpoints": {
+            "figures": {
+                name: {figure: float(rows[figure].dropna().mean()) for figure in AUDITED}
+                for name, rows in audit.groupby("checkpoint")
+            },
+            "rubrics": audit["text"].tolist(),
         },
     }
 
@@ -226,6 +235,23 @@ def arms_trajectory(tiny: Any, where: Path) -> dict[str, dict[str, Any]]:
             "figures": {name: one["value"] for name, one in figures.items()},
         }
     return found
+
+
+def audited(world: Any, trained: Path, where: Path) -> pd.DataFrame:
+    """Audit the generator before and after its training on the start policy's responses."""
+    (where / "audit").mkdir()
+    steps.audit_checkpoints(
+        policies=[{"name": "start", "round": 1, "sets": str(where / "start")}],
+        checkpoints=[
+            {"name": f"G_{step}", "policy": "start", "cell": "cell", "step": step, "steps": 1,
+             "directory": str(folder), "trained": str(trained), "recipe": world.recipe()}
+            for step, folder in enumerate((world.generator, trained))
+        ],
+        world={"name": "postcards", "seed": 3, "num_heldout_prompts": 8, "num_anchors": 5},
+        prepared_dir=str(world.prepared),
+        out_dir=str(where / "audit"),
+    )  # fmt: skip
+    return pd.read_parquet(where / "audit" / "measurements.parquet")
 
 
 def digest(path: Path) -> str:
