@@ -107,8 +107,8 @@ def policy_rollout(
             seed_name=seed_name,
             cell_hash=cell_hash,
         )
-    judging = judging_of(cell, training, prepared.world, engines)
     writer = writer_of(cell, generator_dir, prepared.world, engines)
+    judging = judging_of(cell, training, prepared.world, engines)
     return PolicyRollout(
         prompts=prompts,
         writer=in_orders(writer, cell, judging),

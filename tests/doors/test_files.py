@@ -265,7 +265,7 @@ REFUSED = [
     (["score", "a.jsonl", "--evaluator", "length", "--generator", "openai:x"], "alone"),
     (["score", "a.jsonl", "--evaluator", "length", "--reward-model", "x"], "alone"),
     (["score", "a.jsonl", "--base-url", "http://example.com/v1"], "https"),
-    (["score", "hub:a/b"], "download it"),
+    (["score", "hub:a/b"], "Download it"),
     (["rubric", "Hi", "--evaluator", "length"], "no response"),
     (["rubric", " ", "-r", "a", "--evaluator", "length"], "an empty prompt"),
     (["rubric", "Hi", "-f", "none.txt", "--evaluator", "length"], "none.txt"),

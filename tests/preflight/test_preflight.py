@@ -72,7 +72,8 @@ def test_profile_that_fits_can_run(project: Path) -> None:
 def test_gpu_that_is_too_small_is_a_problem_that_says_what_would_do(project: Path) -> None:
     recipe = {"policy": {"max_tokens": 400}}  # long rows: the backward pass needs most
     report = report_of(Device("GPU", 1, 0.05 * GIB), recipe=recipe)
-    found = {check.found.split(" needs ")[0]: check for check in report.problems}
+    problems_of_memory = [check for check in report.problems if check.area == "memory"]
+    found = {check.found.split(" needs ")[0]: check for check in problems_of_memory}
     by_step = {phase.step: phase for phase in report.phases}
     assert found.keys() == {phase.step for phase in report.phases if phase.all > 0.045}
     ways = ("runtime.rows_per_pass", "runtime.recompute_activations", "bfloat16", "runtime.slots")
@@ -188,10 +189,10 @@ def test_limit_of_an_arms_engine_is_its_context(project: Path) -> None:
 def test_thinking_of_a_verifier_needs_room_in_its_engine(project: Path) -> None:
     engine = {"kind": "vllm", "max_model_len": 1024, "max_verdict_tokens": 1}
     runtime = {"vllm": {"python": sys.executable}}
-    recipe = {"verifier": {"engine": engine}}
-    assert problems(report_of(recipe=recipe, runtime=runtime)) == {}
+    study = {"arms": {"stale": {"verifier": {"engine": engine}}}}
+    assert problems(report_of(study=study, runtime=runtime)) == {}
     engine["max_verdict_tokens"] = 1000
-    found = problems(report_of(recipe=recipe, runtime=runtime))["context"]
+    found = problems(report_of(study=study, runtime=runtime))["context"]
     assert found.found.startswith("verifier: ")
 
 

@@ -19,7 +19,7 @@ from dynamicrubric.engines.models import Models
 from dynamicrubric.engines.transformers import sequence_logprobs
 from dynamicrubric.errors import UserError
 from dynamicrubric.evaluationfiles import read_sets
-from dynamicrubric.metrics import ANCHOR_METRICS, ROUND_METRICS
+from dynamicrubric.metrics import ANCHOR_METRICS, DERIVED_METRICS, ROUND_METRICS
 from dynamicrubric.training import grpo
 from dynamicrubric.worlds.prepared import load_prepared
 
@@ -219,7 +219,10 @@ def test_evaluation_leaves_true_quality_unscored_and_measures_the_anchors(
         prepared_dir=str(world.folder("prepared")), out_dir=str(out),
     )  # fmt: skip
     found = json.loads((out / "metrics.json").read_text("utf-8"))["metrics"]
-    assert found.keys() == (ROUND_METRICS.keys() - {"seconds"}) | ANCHOR_METRICS.keys()
+    assert (
+        found.keys()
+        == (ROUND_METRICS.keys() - {"seconds", *DERIVED_METRICS}) | ANCHOR_METRICS.keys()
+    )
     for name in ("true_quality", "delta_gap", "rank_accuracy", "tie_rate"):
         assert (found[name]["value"], found[name]["n_scored"]) == (None, 0)
     assert found["true_quality"]["n_total"] == 32

@@ -13,7 +13,7 @@ from dynamicrubric import steps
 from dynamicrubric.errors import InstrumentError
 from dynamicrubric.evaluators.base import ScoredSet
 from dynamicrubric.evaluators.limits import ScoreLimits, check_scores
-from dynamicrubric.metrics import ROUND_METRICS
+from dynamicrubric.metrics import DERIVED_METRICS, ROUND_METRICS
 from dynamicrubric.types import Score
 
 KINDS = ("length", "random", "scalar", "scalar_set")
@@ -65,7 +65,7 @@ def test_policy_is_rewarded_with_the_evaluators_scores(arm: dict[str, Any]) -> N
 
 def test_round_has_the_figures_of_scores_and_none_of_verdicts(arm: dict[str, Any]) -> None:
     found = json.loads((arm["round"] / "metrics.json").read_text())["metrics"]
-    assert found.keys() == ROUND_METRICS.keys() - {"seconds"}
+    assert found.keys() == ROUND_METRICS.keys() - {"seconds", *DERIVED_METRICS}
     assert {name for name, one in found.items() if one["value"] is None} == UNKNOWN
     assert -1.0 <= found["delta_gap"]["value"] <= 1.0
     table = pd.read_parquet(arm["round"] / "responses.parquet")
