@@ -107,6 +107,8 @@ def policy_rollout(
             seed_name=seed_name,
             cell_hash=cell_hash,
         )
+    # The writer first: a vLLM child that is started for it has room for its adapter, and serves the
+    # verifier too; one that is started for the verifier has none.
     writer = writer_of(cell, generator_dir, prepared.world, engines)
     judging = judging_of(cell, training, prepared.world, engines)
     return PolicyRollout(

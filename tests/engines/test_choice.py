@@ -348,21 +348,8 @@ def test_model_without_an_address_is_named(models: Models) -> None:
         opened.verifier(verifier(kind="openai", model="judge-9"))
 
 
-def test_engines_of_this_process_alone_are_named_and_cost_nothing(
-    models: Models, tmp_path: Path
-) -> None:
+def test_step_in_which_no_engine_answers_writes_no_file(models: Models, tmp_path: Path) -> None:
     with Engines(models) as engines:
-        engines.verifier(verifier(kind="transformers"))
         assert engines.spent() == {}
-        engines.write(tmp_path, with_cost=True)
-    document = json.loads((tmp_path / "engines.json").read_text("utf-8"))
-    assert [one["role"] for one in document["engines"]] == ["verifier"]
-    assert "cost" not in document
-
-
-def test_artefact_in_whose_making_no_engine_answered_has_no_list_of_them(
-    models: Models, tmp_path: Path
-) -> None:
-    with Engines(models) as engines:
         engines.write(tmp_path, with_cost=True)
     assert os.listdir(tmp_path) == []

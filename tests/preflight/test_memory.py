@@ -178,8 +178,8 @@ def test_verdicts_take_a_row_and_the_scores_of_its_largest_block(
 
 def test_parts_that_are_shown_add_up_to_the_total_that_is_compared() -> None:
     third = 2**30 / 3
-    held = {"process": third, "served": third}
-    phase = Phase("x", third, third, third, third, {"a": third}, tasks=3, **held)
+    held = (third,) * 4
+    phase = Phase("x", *held, {"a": third}, process=third, served=third, tasks=3)
     assert phase.parts == (0.34,) * 7
     assert (phase.one, phase.all) == (2.38, 7.14)
     assert phase.one >= phase.total / 2**30
