@@ -29,7 +29,7 @@ from dynamicrubric.preflight.roles import (
     ready_checks,
     served_checks,
 )
-from dynamicrubric.preflight.storage import TEXTS, planned_storage
+from dynamicrubric.preflight.storage import TEXTS, planned_storage, shown_gb
 from dynamicrubric.preflight.work import countable_plan, planned_work, timed
 
 PROCESS_BYTES: Final = 0.6 * GIB
@@ -204,8 +204,9 @@ def _disk(storage: dict[str, float], root: Path) -> Iterator[Check]:
         return
     have, texts = free_disk(root), storage[TEXTS]
     need = sum(storage.values()) - texts
+    weights = sum(shown_gb(size) for name, size in storage.items() if name != TEXTS)
     found = (
-        f"{need / 1e9:.1f} GB of checkpoints and weights, texts of at most {texts / 1e9:.1f} GB; "
+        f"{weights:.1f} GB of checkpoints and weights, texts of at most {shown_gb(texts):.1f} GB; "
         f"{have / 1e9:.1f} GB free"
     )
     change = "free space, or choose fewer arms, seeds or rounds to run"

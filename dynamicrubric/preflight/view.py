@@ -6,7 +6,7 @@ from math import ceil
 from typing import TYPE_CHECKING, Final
 
 from dynamicrubric.preflight.facts import PARTS, Report, Work
-from dynamicrubric.preflight.storage import TEXTS
+from dynamicrubric.preflight.storage import TEXTS, shown_gb
 from dynamicrubric.preflight.work import total_work
 
 if TYPE_CHECKING:
@@ -122,11 +122,11 @@ def _clock(minutes: int) -> str:
 
 def _disk_table(report: Report) -> Table:
     table = _table("Disk, GB; parts rounded up", "for", "GB")
-    parts = {name: ceil(size / 1e8) for name, size in report.storage.items()}
-    for name, tenths in parts.items():
-        table.add_row(f"{name}, at most" if name == TEXTS else name, f"{tenths / 10:.1f}")
+    parts = {name: shown_gb(size) for name, size in report.storage.items()}
+    for name, size in parts.items():
+        table.add_row(f"{name}, at most" if name == TEXTS else name, f"{size:.1f}")
     table.add_section()
-    table.add_row("total", f"{sum(parts.values()) / 10:.1f}")
+    table.add_row("total", f"{sum(parts.values()):.1f}")
     return table
 
 
