@@ -10,7 +10,6 @@ from functools import cache
 from pathlib import Path
 from typing import Any, get_args
 
-import click
 import pytest
 import typer
 
@@ -64,11 +63,11 @@ def unknown_words(app: typer.Typer, words: list[str]) -> list[str]:
     """Return the subcommand or options of a command line that a command does not have."""
     command = typer.main.get_command(app)
     rest = list(words)
-    while isinstance(command, click.Group) or hasattr(command, "commands"):
+    while (commands := getattr(command, "commands", None)) is not None:  # a group of commands
         if not rest:
             return []
         name = rest.pop(0)
-        found = command.commands.get(name)  # type: ignore[attr-defined]
+        found = commands.get(name)
         if found is None:
             return [] if name == "--help" else [name]
         command = found
