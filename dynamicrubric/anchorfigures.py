@@ -15,8 +15,8 @@ from dynamicrubric.evaluation import MeasuredSet, SampledSet
 from dynamicrubric.evaluators.judging import Job, JudgedSet, Judging
 from dynamicrubric.rewards import r_anchor
 from dynamicrubric.seeds import derive_seed
-from dynamicrubric.theory import delta_gap, ordered_pairs, rank_accuracy
-from dynamicrubric.types import Mean, mean_of
+from dynamicrubric.theory import PairDistribution, Reference, delta_gap, pairs, rank_accuracy
+from dynamicrubric.types import Mean, Score, mean_of
 
 
 def judge_anchors(
@@ -69,19 +69,31 @@ def anchor_figures(rows: Sequence[Mapping[str, Any]]) -> dict[str, Mean]:
     }
 
 
+def scored_anchor_row(sampled: SampledSet, scores: Sequence[Score]) -> dict[str, Any]:
+    """Return a row of an evaluator without verdicts; its scores are counted in their place."""
+    unscored = sum(not score.is_scored for score in scores)
+    return _figures(sampled, scores) | {"num_verdicts": len(scores), "num_unscored": unscored}
+
+
 def _row(sampled: SampledSet, ranked: JudgedSet) -> dict[str, Any]:
-    return {
-        "rubric_id": sampled.set_id,
-        "prompt_id": sampled.responses.prompt_id,
-        "set_index": int(sampled.set_id.rpartition("/")[2]),
-        "anchor_rank_accuracy": rank_accuracy(ranked.scores, _pairs(ranked)).value,
-        "anchor_delta_gap": delta_gap(ranked.scores, _pairs(ranked)).value,
-        "anchor_r_anchor": r_anchor(ranked.scores),
+    return _figures(sampled, ranked.scores) | {
         "num_verdicts": ranked.num_verdicts,
         "num_unscored": ranked.unscored_reasons.total(),
     }
 
 
-def _pairs(judged: JudgedSet) -> tuple[tuple[int, int], ...]:
-    """Return the pairs of a list, which is ranked best first and has no ties."""
-    return ordered_pairs([-float(place) for place in range(len(judged.scores))])
+def _figures(sampled: SampledSet, scores: Sequence[Score]) -> dict[str, Any]:
+    ordered = _pairs(len(scores))
+    return {
+        "rubric_id": sampled.set_id,
+        "prompt_id": sampled.responses.prompt_id,
+        "set_index": int(sampled.set_id.rpartition("/")[2]),
+        "anchor_rank_accuracy": rank_accuracy(scores, ordered).value,
+        "anchor_delta_gap": delta_gap(scores, ordered).value,
+        "anchor_r_anchor": r_anchor(scores),
+    }
+
+
+def _pairs(length: int) -> PairDistribution:
+    """Return P over a list, which is ranked best first and has no ties."""
+    return pairs(Reference.of_ranks(range(1, length + 1)))

@@ -54,6 +54,17 @@ class Selection(Section):
         return self
 
 
+class AuditConfig(Section):
+    """What the audit of the paper's bound measures: generators, on their policy's responses."""
+
+    arms: Annotated[tuple[Slug, ...], Listed, Field(min_length=1)] | None = None
+    """Arms whose generators are measured, as far as they are run and train one that reads response
+    sets; every such arm where they are not given."""
+    checkpoints: Annotated[int, Field(ge=0, le=100)] = 5
+    """How many times each training of such a generator keeps its weights, evenly, beside those it
+    starts from and ends with. A training that is finished keeps what it kept."""
+
+
 @dataclass(frozen=True)
 class ArmRun:
     """One arm of the study that is run.
@@ -81,6 +92,8 @@ class StudyConfig(Section):
         default_factory=dict
     )
     """Selections by name; an arm is in a group once."""
+    audit: AuditConfig | None = None
+    """Which generators the audit of Eq. 45 measures; without it there is none."""
     arms: Annotated[dict[Slug, ArmConfig], Field(min_length=1)]
 
     @field_validator("run", mode="before")
@@ -105,6 +118,8 @@ class StudyConfig(Section):
     def _selections_name_arms_once(self) -> Self:
         for name, group in self.groups.items():
             _check_selection(f"groups.{name}", group, self.arms)
+        if self.audit is not None and self.audit.arms is not None:
+            _check_selection("audit", (Selection(arms=self.audit.arms),), self.arms)
         if isinstance(self.run, tuple):
             _check_selection("run", self.run, self.arms)
         elif self.run is not None and self.run not in self.groups:

@@ -28,6 +28,7 @@ from dynamicrubric.config import (
     VerifierConfig,
 )
 from dynamicrubric.enginesettings import IN_PROCESS, GeneratorEngine, PolicyEngine
+from dynamicrubric.recipe import AnchorSource
 
 WARM_DIR: Final = "data/warm"
 RUNS_DIR: Final = "data/runs"
@@ -38,7 +39,9 @@ GeneratorSource = Literal["previous", "start"]
 class RubricSettings(Grown):
     """How rubrics are written, in training and in measurement."""
 
-    later: ClassVar = frozenset({"weights", "engine"})
+    later: ClassVar = frozenset(
+        {"weights", "engine", "reward_model", "judge_texts", "orders", "constrained"}
+    )
     evaluator: EvaluatorKind
     min_items: Annotated[int, Field(ge=1)]
     max_items: Annotated[int, Field(ge=1)]
@@ -46,12 +49,22 @@ class RubricSettings(Grown):
     weights: RubricWeights = "written"
     engine: GeneratorEngine = IN_PROCESS
     """What writes them, but for the rollouts of the generator's own training."""
+    reward_model: str = ""
+    """The checkpoint of a reward model that is not trained here."""
+    judge_texts: str = ""
+    """Hash of what a language model that rates is asked with."""
+    orders: Annotated[int, Field(ge=1)] = 1
+    """In how many orders the set is shown, likewise."""
+    constrained: bool = False
+    """Whether it is kept to the form of a rubric; rollouts of that training never are."""
 
 
 class GeneratorTraining(Grown):
     """One round's training of the generator."""
 
-    later: ClassVar = frozenset({"anchor_swap_rate"})
+    later: ClassVar = frozenset(
+        {"anchor_swap_rate", "anchor_shuffle_rate", "num_anchors", "anchor_source"}
+    )
     responses: ResponseSource
     """Whose responses the rubrics are written for: the current policy's, the start policy's, or
     (a generator that reads the prompt alone) the anchor list itself."""
@@ -62,6 +75,19 @@ class GeneratorTraining(Grown):
     learning_rate: LearningRate
     kl_beta: float
     max_invalid_rate: Rate
+    anchor_swap_rate: Rate = 0.0
+    anchor_shuffle_rate: Rate = 0.0
+    num_anchors: int | None = None
+    anchor_source: AnchorSource = "prepared"
+
+
+class RewardTraining(Grown):
+    """The training of a reward model on the anchors, in round 1."""
+
+    later: ClassVar = frozenset({"anchor_swap_rate"})
+    steps: Steps
+    batch_size: Annotated[int, Field(ge=1)]
+    learning_rate: LearningRate
     anchor_swap_rate: Rate = 0.0
 
 
@@ -78,17 +104,19 @@ class PolicyTraining(Grown):
     truncated: Truncated = "zero"
 
 
-class EvaluationSettings(Section):
+class EvaluationSettings(Grown):
     """Measurement on held-out prompts."""
 
+    later: ClassVar = frozenset({"stop_on_divergence"})
     sets_per_prompt: int
     max_invalid_rate: Rate
+    stop_on_divergence: bool = False
 
 
 class CellRecipe(Grown):
     """Everything that decides a cell's results, beside the artefacts that it starts from."""
 
-    later: ClassVar = frozenset({"generator_from", "policy_engine"})
+    later: ClassVar = frozenset({"generator_from", "policy_engine", "reward_training"})
     seed: int
     round: int
     responses_per_set: int
@@ -102,11 +130,14 @@ class CellRecipe(Grown):
     policy_sampling: Sampling
     policy_engine: PolicyEngine = IN_PROCESS
     """What samples responses, but for the rollouts of the policy's own training."""
+    reward_training: RewardTraining | None = None
+    """In round 1 of an arm whose reward model is trained: its artefact takes the generator's
+    place."""
     evaluation: EvaluationSettings
     versions: dict[str, int]
 
 
-LIMITS: Final = frozenset({"max_invalid_rate", "max_unscored_rate"})
+LIMITS: Final = frozenset({"max_invalid_rate", "max_unscored_rate", "stop_on_divergence"})
 """Keys that can stop a step but never change what it computes."""
 MEASUREMENT: Final = frozenset({"evaluation", "evaluate_round"})
 """Keys of a recipe that only measurement reads."""

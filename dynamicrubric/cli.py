@@ -1,7 +1,8 @@
-"""Command line of the library: `validate`, `plan`, `preflight`, `explain`, `data` and `hub`.
+"""Command line of the library: studies, benchmarks, scoring, data, the hub.
 
 They read settings and artefacts, `plan` also the records of what was run here: no model, no heavy
-library, an answer in a second or two. `preflight` alone imports torch, to count parameters.
+library, an answer in a second or two. `preflight` imports torch to count parameters; `bench`,
+`probe`, `score`, `rubric` and `serve-reward` open the models of their evaluators.
 Training is started by `make reproduce`, `python -m flows ablation` or `dvc repro`.
 """
 
@@ -13,10 +14,12 @@ from typing import Annotated
 
 import typer
 
+from dynamicrubric.bench_command import app as bench_app
 from dynamicrubric.boundary import run_with_boundary
 from dynamicrubric.config import Config, load_config
 from dynamicrubric.data_command import app as data_app
 from dynamicrubric.errors import UserError
+from dynamicrubric.evaluate_commands import add_commands
 from dynamicrubric.hub_command import app as hub_app
 from dynamicrubric.plan import Cell, Plan, differing, expand, json_path, write_plan
 from dynamicrubric.planview import cell_count, cost_lines, lattice_table, ranges
@@ -28,6 +31,7 @@ app = typer.Typer(
     # A traceback is for faults of ours, and then the plain one; `main` says the rest in a sentence.
     pretty_exceptions_enable=False,
 )
+app.add_typer(bench_app, name="bench")
 app.add_typer(data_app, name="data")
 app.add_typer(hub_app, name="hub")
 
@@ -95,20 +99,47 @@ def preflight(
     run_preflight(profile, gpus, gpu_memory, as_json)
 
 
+@app.command()
+def audit(
+    params: ParamsOption = Path("params.yaml"),
+    out: Annotated[
+        Path, typer.Option("--out", help="Folder of the page, its picture and tables.")
+    ] = Path("results/audit"),
+    partial: Annotated[
+        bool, typer.Option("--partial", help="Without the seeds that are not measured yet.")
+    ] = False,
+) -> None:
+    """Audit the paper's bound (Eq. 45): is there one beta, does the objective raise the gap?
+
+    Reads what the stages `audit@SEED` measured (study.audit in params.yaml) and trains nothing.
+    """
+    from dynamicrubric.audit_command import run_audit
+
+    run_audit(params, out, partial=partial)
+
+
 def _show(config: Config, study: Plan, root: Path) -> None:
     """Print the lattice and what it will cost."""
     from rich.console import Console
     from rich.text import Text
 
+    from dynamicrubric.artefact import RECORD_NAME
+    from dynamicrubric.audit.planned import planned_audits
     from dynamicrubric.estimate import estimate_plan
     from dynamicrubric.grid import planned_grids
+    from dynamicrubric.probes.planned import planned_probes
     from dynamicrubric.report.gridtable import missing_grids
+    from dynamicrubric.report.probetable import missing_probes
 
     everything = [*study.starts.values(), *study.cells.values()]
     finished = {cell.key for cell in everything if _is_finished(root, cell)}
     trained = sum(key in finished for key in study.cells)
     missing = missing_grids(study, root)
     finished |= {g.directory for key, g in planned_grids(study).items() if key not in missing}
+    unprobed = missing_probes(study, root)
+    finished |= {p.directory for key, p in planned_probes(study).items() if key not in unprobed}
+    audits = planned_audits(study).values()
+    finished |= {one.directory for one in audits if (root / one.directory / RECORD_NAME).is_file()}
     typer.echo(cell_count(config.study, study))
     console = Console()
     console.print(lattice_table(study))
@@ -152,6 +183,55 @@ def explain(
         list_rows(Path(), cell, role, step=step, limit=limit, as_json=as_json)
     else:
         explain_row(Path(), cell, role, row_id, as_json=as_json)
+
+
+@app.command()
+def honesty(
+    cells: Annotated[
+        list[str], typer.Argument(metavar="CELL...", help="Finished rounds: folders of data/runs.")
+    ],
+    orders: Annotated[
+        int | None,
+        typer.Option(min=2, max=16, help="Run the generator: show it each set in so many orders."),
+    ] = None,
+    limit: Annotated[
+        int | None, typer.Option(min=1, help="With --orders: at most so many sets a cell.")
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="For machines.")] = False,
+) -> None:
+    """Say what R_disc pays rubrics for: items that quote, repeat, decide nothing, are unscored."""
+    from dynamicrubric.honesty_command import run_honesty
+
+    if limit is not None and orders is None:
+        raise typer.BadParameter("needs --orders", param_hint="--limit")
+    run_honesty(Path(), cells, orders=orders, limit=limit, as_json=as_json)
+
+
+@app.command()
+def probe(
+    cells: Annotated[
+        list[str], typer.Argument(metavar="CELL...", help="Finished rounds: folders of data/runs.")
+    ],
+    attack: Annotated[
+        list[str] | None, typer.Option(help="An attack; several times for more. None: all.")
+    ] = None,
+    evaluator: Annotated[
+        list[str] | None,
+        typer.Option(help="A kind, or a YAML file with an evaluator's values. None: each cell's."),
+    ] = None,
+    sets: Annotated[int, typer.Option(min=1, help="Sets to attack for each prompt.")] = 1,
+    out: Annotated[
+        Path | None, typer.Option(help="A new folder for the tables, a row an attack and set.")
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="For machines.")] = False,
+) -> None:
+    """Try to hack the evaluators of finished rounds: score gained beside true quality gained."""
+    from dynamicrubric.probe_command import run_probe
+
+    run_probe(Path(), cells, attack or (), evaluator or (), sets, out, as_json=as_json)
+
+
+add_commands(app)
 
 
 def _check_names(params: Path, cells: Path, graph: Path | None, check: bool) -> None:

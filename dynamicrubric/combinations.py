@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Final
 
 from dynamicrubric.engines.access import check_address
 from dynamicrubric.enginesettings import (
@@ -11,12 +12,14 @@ from dynamicrubric.enginesettings import (
     MAX_LORA_RANK,
     GeneratorEngine,
     OpenAI,
+    OpenAIVerifier,
     PolicyEngine,
     VerifierEngine,
     Vllm,
     VllmServerVerifier,
 )
 from dynamicrubric.errors import UserError
+from dynamicrubric.evaluatorkinds import RATED
 from dynamicrubric.recipe import RecipeConfig
 from dynamicrubric.runtime import RuntimeConfig
 from dynamicrubric.settings import (
@@ -30,6 +33,10 @@ from dynamicrubric.worlds.postcards.criteria import criteria_for
 from dynamicrubric.worlds.postcards.prompts import all_prompts
 from dynamicrubric.worlds.postcards.rules import RULES
 
+_NOT_IN_LANGUAGE: Final = {
+    "oracle": "nobody knows the true quality of its responses",
+    "rule_based": "no rubric was written by hand for all its prompts",
+}
 Recipes = Mapping[str, RecipeConfig]
 """The base recipe and every arm's, by where it is in params.yaml; `recipe` is the base."""
 
@@ -48,11 +55,13 @@ def check_world(
     if isinstance(world, LanguageConfig):
         _check_pretrained(backbone, warm_start)
         _check_language_recipes(recipes)
+        _check_anchors(recipes, world.num_anchors)
         _check_prompts(recipes, world.num_train_prompts, "world.num_train_prompts")
         return
     _check_small(backbone, warm_start)
     for place, recipe in _arms(recipes):
         _check_postcards(place, recipe)
+    _check_anchors(recipes, world.num_anchors)
     heldout = world.num_heldout_prompts
     training = len(all_prompts()) - heldout
     _check_prompts(recipes, training, f"world.num_heldout_prompts {heldout}")
@@ -180,15 +189,52 @@ def _check_pretrained(
 
 def _check_language_recipes(recipes: Recipes) -> None:
     for place, recipe in recipes.items():
-        if recipe.evaluator not in ("dynamic", "static"):
-            why = (
-                "nobody knows the true quality of its responses"
-                if recipe.evaluator == "oracle"
-                else "no rubric was written by hand for all its prompts"
-            )
+        why = _NOT_IN_LANGUAGE.get(recipe.evaluator)
+        if why is not None:
             raise ValueError(
                 f"{place}: evaluator is {recipe.evaluator!r} with world.name 'language', where it "
-                f"can be 'dynamic' or 'static': {why}"
+                f"can be 'dynamic' or 'static', among others: {why}"
+            )
+        if recipe.evaluator in RATED:
+            _check_rates(place, recipe)
+        if recipe.anchor_source != "prepared":
+            raise ValueError(
+                f"{place}: anchor_source is {recipe.anchor_source!r} with world.name 'language', "
+                "whose ranked answers are the prepared ones: it can only be 'prepared'"
+            )
+        if recipe.generator.objective.gap_order == "reference":
+            raise ValueError(
+                f"{place}: generator.objective.gap_order is 'reference' with world.name "
+                "'language', where nobody knows the true quality of a response: it can only be "
+                "'anchors'"
+            )
+
+
+def _check_rates(place: str, recipe: RecipeConfig) -> None:
+    """Check that the verifier's model can rate: ratings are read where the answer begins."""
+    verifier, engine = recipe.verifier, recipe.verifier.engine
+    key, found, wanted = "", "", ""
+    if verifier.kind != "language_model":
+        key, found, wanted = "kind", repr(verifier.kind), "only be 'language_model'"
+    elif isinstance(engine, OpenAIVerifier):
+        if not engine.top_logprobs:
+            key, found, wanted = "engine.top_logprobs", "0", "not be 0"
+    elif getattr(engine, "max_verdict_tokens", 1) > 1:
+        key = "engine.max_verdict_tokens"
+        found, wanted = str(getattr(engine, "max_verdict_tokens", 1)), "only be 1"
+    if key:
+        raise ValueError(
+            f"{place}: verifier.{key} is {found} with evaluator {recipe.evaluator!r}, for which a "
+            f"language model's probabilities are ratings: it can {wanted}"
+        )
+
+
+def _check_anchors(recipes: Recipes, num_anchors: int) -> None:
+    for place, recipe in recipes.items():
+        if (recipe.num_anchors or 0) > num_anchors:
+            raise ValueError(
+                f"{place}: num_anchors is {recipe.num_anchors}; with world.num_anchors "
+                f"{num_anchors} it can be at most that"
             )
 
 
@@ -218,6 +264,11 @@ def _check_postcards(place: str, recipe: RecipeConfig) -> None:
         raise ValueError(
             f"{place}: min_rubric_items is {recipe.min_rubric_items}; the rubric of evaluator "
             f"'rule_based' has {len(RULES.items)} items"
+        )
+    if recipe.evaluator in RATED:
+        raise ValueError(
+            f"{place}: evaluator is {recipe.evaluator!r} with world.name 'postcards', where no "
+            "language model can rate: it takes world.name 'language'"
         )
     if recipe.verifier.kind != "programmatic":
         raise ValueError(

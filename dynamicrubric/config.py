@@ -16,11 +16,13 @@ from pydantic import Discriminator, Field, Tag, ValidationError, model_validator
 from dynamicrubric.arms import ArmConfig, ArmRun, Selection, StudyConfig
 from dynamicrubric.combinations import check_dropout, check_engines, check_sharing, check_world
 from dynamicrubric.errors import UserError
+from dynamicrubric.objective import ObjectiveConfig
+from dynamicrubric.probecombinations import check_probe, check_stop
+from dynamicrubric.probesettings import ProbeConfig
 from dynamicrubric.problems import all_problems, one_line, problems_of
 from dynamicrubric.recipe import (
     EvaluatorKind,
     GeneratorConfig,
-    ObjectiveConfig,
     RecipeConfig,
     RubricWeights,
     Sampling,
@@ -101,6 +103,8 @@ class Config(Section):
     evaluation: EvaluationConfig
     study: StudyConfig
     runtime: RuntimeConfig
+    probe: ProbeConfig | None = None
+    """Attempts to hack the evaluators; None: none are made."""
 
     @model_validator(mode="after")
     def _arms_resolve_and_differ(self) -> Self:
@@ -127,6 +131,14 @@ class Config(Section):
         arms = {f"study.arms.{name}": resolve_arm(self, name) for name in self.study.arms}
         check_world(self.world, self.backbone, self.warm_start, {"recipe": self.recipe, **arms})
         check_engines(self.world, self.backbone, self.runtime, {"recipe": self.recipe, **arms})
+        return self
+
+    @model_validator(mode="after")
+    def _probes_suit_the_study(self) -> Self:
+        arms = {name: resolve_arm(self, name) for name in self.study.arms}
+        if self.probe is not None:
+            check_probe(self.probe, self.world, self.evaluation, self.runtime, arms)
+        check_stop(self.evaluation, self.world, self.probe)
         return self
 
 

@@ -14,8 +14,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
+from dynamicrubric.audit.planned import AUDIT_DIR, PlannedAudit, planned_audits
+from dynamicrubric.evaluatorkinds import KEEPS_RUBRICS
 from dynamicrubric.grid import GRID_DIR, planned_grids
 from dynamicrubric.plan import RUNS_DIR, WARM_DIR, Cell, Plan
+from dynamicrubric.probes.planned import PROBES_DIR, planned_probes
 
 PREPARED_DIR: Final = "data/prepared"
 RECORDS: Final = (
@@ -23,8 +26,12 @@ RECORDS: Final = (
     f"{WARM_DIR}/*/record.json",
     f"{RUNS_DIR}/*/*/record.json",
     f"{GRID_DIR}/*/record.json",
+    f"{PROBES_DIR}/*/record.json",
     "work/retired/*/*/record.json",
     "work/retired/grid-*/record.json",
+    "work/retired/probe-*/record.json",
+    f"{AUDIT_DIR}/*/record.json",
+    "work/retired/audit-*/record.json",
 )
 
 
@@ -81,8 +88,8 @@ def estimate_plan(plan: Plan, root: Path, finished: Collection[str] = ()) -> Est
     Args:
         plan: the lattice of cells.
         root: the project's folder.
-        finished: keys of cells to leave out, and with them what all cells start from; a grid's is
-            its folder.
+        finished: keys of cells to leave out, and with them what all cells start from; a grid's or a
+            probe's is its folder.
     """
     known = earlier_costs(root)
     if not known:
@@ -132,7 +139,23 @@ def _stages(plan: Plan, finished: Collection[str]) -> dict[str, _Stage]:
         shapes = () if grid.directory in finished else (Shape("evaluate_grid", "", 1),)
         read = tuple(cell.directory for cell in (*grid.cells, grid.stale))
         stages[grid.directory] = _Stage(shapes, read)
+    for probe in planned_probes(plan).values():
+        shape = Shape("probe_evaluators", "", len(probe.cells))
+        shapes = () if probe.directory in finished else (shape,)
+        read = tuple(one.cell.directory for one in probe.cells.values())
+        stages[probe.directory] = _Stage(shapes, read)
+    cells = tuple(cell.directory for cell in (*plan.starts.values(), *plan.cells.values()))
+    for audit in planned_audits(plan).values():
+        shapes = () if audit.directory in finished else (_audit_shape(audit),)
+        stages[audit.directory] = _Stage(shapes, cells)
     return stages
+
+
+def _audit_shape(audit: PlannedAudit) -> Shape:
+    """Return the shape of an audit: its generators, where each training keeps all it is asked."""
+    trainings = sum(len(policy.cells) for policy in audit.policies)
+    amount = trainings * (audit.checkpoints + 1) + len(audit.policies)
+    return Shape("audit_checkpoints", "", amount)
 
 
 def shapes_of(cell: Cell) -> Iterator[Shape]:
@@ -146,7 +169,10 @@ def shapes_of(cell: Cell) -> Iterator[Shape]:
     if generator is not None:
         amount = generator.steps * generator.prompts_per_step * generator.group_size
         yield Shape("train_generator", evaluator, amount)
-    elif evaluator == "static" and recipe.round == 1:  # it writes its rubrics
+    elif recipe.reward_training is not None:
+        reward = recipe.reward_training
+        yield Shape("train_generator", evaluator, reward.steps * reward.batch_size)
+    elif evaluator in KEEPS_RUBRICS and recipe.round == 1:  # it writes its rubrics
         yield Shape("train_generator", evaluator, 0)
     yield Shape("evaluate_round", evaluator, recipe.evaluation.sets_per_prompt * size)
 
@@ -172,6 +198,10 @@ def _shape_of_record(record: Mapping[str, Any]) -> Shape | None:
     step, identity = str(record["step"]), record["identity"]
     if step in ("prepare", "evaluate_grid"):
         return Shape(step, "", 1)
+    if step == "probe_evaluators":
+        return Shape(step, "", len(identity["cells"]))
+    if step == "audit_checkpoints":
+        return Shape(step, "", len(identity["checkpoints"]))
     if step == "warm_start":
         return _warm_shape(identity["settings"])
     if step == "sample_responses":
@@ -184,6 +214,8 @@ def _shape_of_record(record: Mapping[str, Any]) -> Shape | None:
         training = identity["training"]
         if training is None:
             return Shape(step, evaluator, 0)
+        if "batch_size" in training:  # a reward model's, in pairs
+            return Shape(step, evaluator, training["steps"] * training["batch_size"])
         group = training.get("group_size") or identity["responses_per_set"]
         return Shape(step, evaluator, training["steps"] * training["prompts_per_step"] * group)
     return None

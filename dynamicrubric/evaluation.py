@@ -1,8 +1,8 @@
 """Measurement of one round on held-out prompts: three tables and the round's figures.
 
-Gaps follow the fixed pair distribution P: within a response set, uniform over the pairs that true
-quality orders, ties left out (`theory.ordered_pairs`). Where nobody knows true quality, what needs
-it is unscored, and the anchor lists of held-out prompts measure the evaluator (`anchorfigures`).
+Gaps follow one distribution of pairs, the default of `theory.pairs`: uniform over the pairs of a
+response set that true quality orders, ties left out. Where nobody knows true quality, what needs it
+is unscored, and the anchor lists of held-out prompts measure the evaluator (`anchorfigures`).
 """
 
 from __future__ import annotations
@@ -17,7 +17,14 @@ from dynamicrubric.evaluators.writers import RubricWriter
 from dynamicrubric.rewards import r_disc_of_verdicts
 from dynamicrubric.scoring import scored_matrix, yes_matrix
 from dynamicrubric.seeds import derive_seed
-from dynamicrubric.theory import Decomposition, decompose, ordered_pairs, rank_accuracy, tie_rate
+from dynamicrubric.theory import (
+    Decomposition,
+    Reference,
+    decompose,
+    pairs,
+    rank_accuracy,
+    tie_rate,
+)
 from dynamicrubric.types import InvalidRubric, Mean, Rubric, Score, mean_of
 
 Quality = Callable[[str, str], float | None]
@@ -55,6 +62,15 @@ class MeasuredSet:
     parts: Decomposition | None
     rank_accuracy: float | None
     tie_rate: float | None
+    scores: tuple[Score, ...] | None = None
+    """Of an evaluator without verdicts; others have them in `judged`."""
+    gap: float | None = None
+    """Delta_gap of such scores."""
+
+    @property
+    def delta_gap(self) -> float | None:
+        """Delta_gap, however the responses were scored."""
+        return self.parts.delta_gap if self.parts else self.gap
 
 
 @dataclass(frozen=True)
@@ -82,7 +98,7 @@ def evaluate_sets(
     With anchor lists, each set's rubric is also applied to its prompt's list.
     """
     measured = measure_sets("the held-out sets", sets, writer, judging, quality, seed_name)
-    evaluation = _evaluation(measured)
+    evaluation = evaluation_of(measured)
     if not anchors:
         return evaluation
     from dynamicrubric.anchorfigures import anchor_figures, judge_anchors
@@ -130,10 +146,11 @@ def evaluate_without_rubrics(sets: Sequence[SampledSet], quality: Quality) -> Ev
         sets: held-out response sets of the current policy.
         quality: true quality of (prompt id, text).
     """
-    return _evaluation([_measure(one, None, None, quality) for one in sets])
+    return evaluation_of([_measure(one, None, None, quality) for one in sets])
 
 
-def _evaluation(measured: Sequence[MeasuredSet]) -> Evaluation:
+def evaluation_of(measured: Sequence[MeasuredSet]) -> Evaluation:
+    """Return the figures and tables of measured sets."""
     return Evaluation(
         metrics=_figures(measured),
         responses=[row for one in measured for row in _response_rows(one)],
@@ -146,10 +163,7 @@ def _measure(
     sampled: SampledSet, judged: JudgedSet | None, rubric_text: str | None, quality: Quality
 ) -> MeasuredSet:
     responses = sampled.responses
-    truth = tuple(
-        quality(responses.prompt_id, response) if failed is None else None
-        for response, failed in zip(responses.responses, responses.reasons, strict=True)
-    )
+    truth = true_qualities(responses, quality)
     if judged is None:
         return MeasuredSet(sampled, rubric_text, None, truth, None, None, None, None)
     known = [value for value in truth if value is not None]
@@ -157,9 +171,9 @@ def _measure(
     if len(known) < len(truth):
         disc = r_disc_of(judged) if whole else None
         return MeasuredSet(sampled, rubric_text, judged, truth, disc, None, None, None)
-    pairs, parts = ordered_pairs(known), None
+    ordered, parts = pairs(Reference.of_quality(known)), None
     if isinstance(judged.rubric, Rubric) and whole:
-        parts = decompose(judged.rubric.weights, yes_matrix(judged.verdicts), pairs)
+        parts = decompose(judged.rubric.weights, yes_matrix(judged.verdicts), ordered)
     return MeasuredSet(
         sampled,
         rubric_text,
@@ -167,8 +181,16 @@ def _measure(
         truth,
         parts.r_disc if parts else None,
         parts,
-        rank_accuracy(judged.scores, pairs).value,
-        tie_rate(judged.scores, pairs).value,
+        rank_accuracy(judged.scores, ordered).value,
+        tie_rate(judged.scores, ordered).value,
+    )
+
+
+def true_qualities(responses: ResponseSet, quality: Quality) -> tuple[float | None, ...]:
+    """Return the true quality of each response that there is, None where nobody knows it."""
+    return tuple(
+        quality(responses.prompt_id, response) if failed is None else None
+        for response, failed in zip(responses.responses, responses.reasons, strict=True)
     )
 
 
@@ -197,7 +219,7 @@ def rubric_figures(measured: Sequence[MeasuredSet]) -> dict[str, Mean]:
     parts = [one.parts for one in measured]
     rubrics = [one.judged.rubric if one.judged else None for one in measured]
     return {
-        "delta_gap": mean_of([p.delta_gap if p else None for p in parts]),
+        "delta_gap": mean_of([one.delta_gap for one in measured]),
         "r_disc": mean_of([one.r_disc for one in measured]),
         "r_dir": mean_of([p.r_dir if p else None for p in parts]),
         "r_cov": mean_of([p.r_cov if p else None for p in parts]),
@@ -215,7 +237,7 @@ def rubric_figures(measured: Sequence[MeasuredSet]) -> dict[str, Mean]:
 def _response_rows(one: MeasuredSet) -> list[dict[str, Any]]:
     sampled, responses = one.sampled, one.sampled.responses
     unscored = [Score.unscored(failed or NO_RUBRIC) for failed in responses.reasons]
-    scores = one.judged.scores if one.judged else unscored
+    scores = one.judged.scores if one.judged else one.scores or unscored
     return [
         {
             "prompt_id": responses.prompt_id,
@@ -247,7 +269,7 @@ def rubric_row(one: MeasuredSet) -> dict[str, Any]:
         "valid": None if rubric is None else isinstance(rubric, Rubric),
         "invalid_reason": str(rubric.reason) if isinstance(rubric, InvalidRubric) else None,
         "num_items": len(rubric.items) if isinstance(rubric, Rubric) else None,
-        "delta_gap": parts.delta_gap if parts else None,
+        "delta_gap": one.delta_gap,
         "r_disc": one.r_disc,
         "r_dir": parts.r_dir if parts else None,
         "r_cov": parts.r_cov if parts else None,

@@ -104,6 +104,7 @@ class RubricMember:
     r_disc: float | None
     r_anchor: float | None
     advantage: float
+    r_gap: float | None = None
 
 
 @dataclass(frozen=True)
@@ -124,10 +125,14 @@ class RubricExplained:
         r_anchor: agreement with the anchor list; None if unscored.
         advantage_disc: R_disc normalised in the group.
         advantage_anchor: R_anchor normalised in the group.
-        weights: of the two in the sum.
+        weights: of them in the sum.
         advantage: the weighted sum.
         group: the rubrics for the same response set.
         checkpoint: what the row trained.
+        r_gap: mean gap over ordered pairs; None if unscored, or if the recipe does not pay it.
+        advantage_gap: R_gap normalised in the group; None if the recipe does not pay it.
+        single_share: share of the weight on items that single out one response, taken off R_disc;
+            None where the recipe takes nothing off.
     """
 
     cell: str
@@ -143,10 +148,13 @@ class RubricExplained:
     r_anchor: float | None
     advantage_disc: float
     advantage_anchor: float
-    weights: tuple[float, float]
+    weights: tuple[float, ...]
     advantage: float
     group: tuple[RubricMember, ...]
     checkpoint: Checkpoint
+    r_gap: float | None = None
+    advantage_gap: float | None = None
+    single_share: float | None = None
 
 
 def explain_response(training: Training, name: str) -> ResponseExplained:
@@ -211,15 +219,13 @@ def explain_rubric(training: Training, name: str) -> RubricExplained:
     row = training.find(name)
     group = training.group_of(row)
     objective = training.identity["training"]["objective"]
-    weights = (float(objective["disc"]), float(objective["anchor"]))
-    rewards = [[r["r_disc"] for r in group], [r["r_anchor"] for r in group]]
-    apart = [group_advantages(own) for own in rewards]
-    for column, computed in (
-        ("advantage_disc", apart[0]),
-        ("advantage_anchor", apart[1]),
-        ("advantage", combine_advantages(rewards, weights)),
-    ):
-        check_advantages(training, group, column, computed)
+    paid = {name: float(objective[name]) for name in ("disc", "anchor", "gap") if name in objective}
+    rewards = {name: [r[f"r_{name}"] for r in group] for name in paid}
+    for name, own in rewards.items():
+        check_advantages(training, group, f"advantage_{name}", group_advantages(own))
+    weights = tuple(paid.values())
+    combined = combine_advantages(list(rewards.values()), weights)
+    check_advantages(training, group, "advantage", combined)
     rubric = rubric_of(training, row["text"], row["invalid_reason"])
     items = rubric.items if isinstance(rubric, Rubric) else ()
     training.check(f"number of items of {row['id']}", row["num_items"], len(items))
@@ -240,8 +246,13 @@ def explain_rubric(training: Training, name: str) -> RubricExplained:
         weights=weights,
         advantage=row["advantage"],
         group=tuple(
-            RubricMember(r["id"], r["text"], r["r_disc"], r["r_anchor"], r["advantage"])
+            RubricMember(
+                r["id"], r["text"], r["r_disc"], r["r_anchor"], r["advantage"], r.get("r_gap")
+            )
             for r in group
         ),
         checkpoint=training.checkpoint(),
+        r_gap=row.get("r_gap"),
+        advantage_gap=row.get("advantage_gap"),
+        single_share=row.get("single_share"),
     )

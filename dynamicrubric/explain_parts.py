@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from dynamicrubric.evaluation import NO_RUBRIC
+from dynamicrubric.evaluatorkinds import KEEPS_RUBRICS, SCORED
 from dynamicrubric.evaluators.judging import equally_weighted, text_hash
 from dynamicrubric.lineage import Row, Training, read_record
 from dynamicrubric.rubrics import parse_rubric
@@ -64,6 +65,9 @@ def check_score(training: Training, row: Row) -> None:
     if evaluator_of(training) == ORACLE:
         _check_quality(training, row)
         return
+    if evaluator_of(training) in SCORED:
+        _check_given(training, row)
+        return
     if row["rubric"] is None:
         raise training.fault(f"no rubric of {where}", "the rubric that scored it")
     rubric = rubric_of(training, row["rubric"], invalid_reason(row))
@@ -77,6 +81,14 @@ def check_score(training: Training, row: Row) -> None:
     training.check(f"reason for no score of {where}", row["score_reason"], score.reason)
     if row["reward"] != 0.0 or score.value is None:  # 0: the score, or that of a cut response
         training.check(f"reward of {where}", row["reward"], score.value)
+
+
+def _check_given(training: Training, row: Row) -> None:
+    """Check the reward of a score that an evaluator gave without verdicts: it is the score."""
+    where = row["id"]
+    training.check(f"verdicts of {where}", list(row["verdicts"]), [])
+    if row["reward"] != 0.0 or row["score"] is None:  # 0: the score, or that of a cut response
+        training.check(f"reward of {where}", row["reward"], row["score"])
 
 
 def _check_quality(training: Training, row: Row) -> None:
@@ -168,7 +180,7 @@ def judge_of(training: Training) -> str | None:
     Raises:
         UserError: the generator beside the policy is another one.
     """
-    if evaluator_of(training) in (ORACLE, RULES):
+    if evaluator_of(training) in {ORACLE, RULES, *SCORED - KEEPS_RUBRICS}:
         return None
     used = str(training.record["inputs"]["generator"])
     beside = read_record(training.root, training.key, "generator")

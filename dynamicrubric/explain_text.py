@@ -54,7 +54,12 @@ def show_response(found: ResponseExplained) -> RenderableType:
 
 def show_rubric(found: RubricExplained) -> RenderableType:
     """Return the way from a rubric's rewards to the checkpoint."""
-    disc, anchor = found.weights
+    paid = [("R_disc", found.r_disc, found.advantage_disc)]
+    paid += [("R_anchor", found.r_anchor, found.advantage_anchor)]
+    if found.advantage_gap is not None:
+        paid.append(("R_gap", found.r_gap, found.advantage_gap))
+    parts = zip(paid, found.weights, strict=True)
+    with_gap = found.advantage_gap is not None
     return Group(
         _heading(f"Rubric {found.id} of {found.cell}"),
         _facts(("prompt", found.prompt_id), ("rubric", found.rubric_id)),
@@ -66,27 +71,40 @@ def show_rubric(found: RubricExplained) -> RenderableType:
         _table(
             ("reward", "value", "advantage", "weight"),
             [
-                ("R_disc", _number(found.r_disc), _signed(found.advantage_disc), f"{disc:g}"),
-                (
-                    "R_anchor",
-                    _number(found.r_anchor),
-                    _signed(found.advantage_anchor),
-                    f"{anchor:g}",
-                ),
+                (name, _number(value), _signed(own), f"{weight:g}")
+                for (name, value, own), weight in zip(paid, found.weights, strict=True)
             ],
         ),
         _plain(
-            f"advantage = {disc:g} x {_signed(found.advantage_disc)} + "
-            f"{anchor:g} x {_signed(found.advantage_anchor)} = {_signed(found.advantage)}"
+            f"advantage = {' + '.join(f'{w:g} x {_signed(own)}' for (_, _, own), w in parts)}"
+            f" = {_signed(found.advantage)}"
+        ),
+        *(
+            [
+                _plain(
+                    f"Off R_disc: items with {found.single_share:.0%} of the weight name one "
+                    "response in its own words."
+                )
+            ]
+            if found.single_share
+            else []
         ),
         _heading(f"2. The {len(found.group)} rubrics for this response set"),
         _table(
-            ("number", "R_disc", "R_anchor", "advantage", "rubric"),
+            (
+                "number",
+                "R_disc",
+                "R_anchor",
+                *(["R_gap"] if with_gap else []),
+                "advantage",
+                "rubric",
+            ),
             [
                 (
                     _mark(one.id, found.id),
                     _number(one.r_disc),
                     _number(one.r_anchor),
+                    *([_number(one.r_gap)] if with_gap else []),
                     _signed(one.advantage),
                     _one_line(one.text),
                 )

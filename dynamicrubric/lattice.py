@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 
+from dynamicrubric.arms import AuditConfig
 from dynamicrubric.cells import (
     LIMITS,
     MEASUREMENT,
@@ -19,6 +20,7 @@ from dynamicrubric.cells import (
 )
 from dynamicrubric.config import BackboneConfig, Config, LanguageConfig, resolve_arm
 from dynamicrubric.errors import UserError
+from dynamicrubric.evaluatorkinds import KEEPS_RUBRICS, RATED, SCORED
 from dynamicrubric.prompts.roles import prompt_texts_hash
 from dynamicrubric.rounds import cell_recipe
 from dynamicrubric.versions import STEP_VERSIONS
@@ -38,12 +40,16 @@ class Plan:
         paths: for each arm and seed the cell keys of rounds 0, 1, ..., T.
         shared: identity of the steps that every cell starts from: `prepare`, and `warm_start` by
             role.
+        audit: which generators the audit of the bound measures; None if there is none.
+        probe: what is done to hack its evaluators, None if nothing.
     """
 
     starts: dict[str, Cell]
     cells: dict[str, Cell]
     paths: dict[tuple[str, int], tuple[str, ...]]
     shared: dict[str, Any]
+    audit: AuditConfig | None = None
+    probe: dict[str, Any] | None = None
 
     def cell(self, key: str) -> Cell:
         """Return a cell of any round by key, or raise a UserError that names those there are."""
@@ -104,6 +110,8 @@ def expand(config: Config) -> Plan:
         cells={cell.key: cell for cell in cells.values() if cell.recipe.round > 0},
         paths=paths,
         shared=shared,
+        audit=config.study.audit,
+        probe=None if config.probe is None else config.probe.model_dump(mode="json"),
     )
 
 
@@ -239,13 +247,19 @@ def _effective(recipe: CellRecipe) -> dict[str, Any]:
     document = without(recipe.model_dump(mode="json"), LIMITS)
     if recipe.generator_training is not None:  # advantages are normalised: only the ratio counts
         objective = recipe.generator_training.objective
-        share = objective.anchor / (objective.disc + objective.anchor)
-        document["generator_training"]["objective"] = round(share, 12)
+        whole = sum(objective.weights.values())
+        shares = {name: round(part / whole, 12) for name, part in objective.weights.items()}
+        others = without(objective.model_dump(mode="json"), {"disc", "anchor", "gap"})
+        document["generator_training"]["objective"] = others | shares
     evaluator = recipe.rubrics.evaluator
     if evaluator == "oracle":
         return document | {"rubrics": evaluator, "verifier": None}
     if evaluator == "rule_based":
         return document | {"rubrics": without(document["rubrics"], {"sampling", "min_items"})}
+    if evaluator in SCORED - RATED:
+        return document | {"rubrics": [evaluator, recipe.rubrics.reward_model], "verifier": None}
+    if evaluator in RATED - KEEPS_RUBRICS:
+        return document | {"rubrics": evaluator}
     return document
 
 

@@ -25,7 +25,8 @@ from dynamicrubric.report.cellfiles import REMEDY, RUN_IT, checked_file
 from dynamicrubric.yamlio import parse_yaml
 
 ROLLOUTS: Final = "rollouts.parquet"
-WEIGHTS: Final = "model.safetensors"
+WEIGHTS: Final = ("model.safetensors", "adapter_model.safetensors")
+"""Of a whole model, and of an adapter over a pretrained base."""
 RECORD: Final = "record.json"
 PLAN_FILE: Final = "cells.json"
 RECORD_KEYS: Final = frozenset({"step", "identity", "inputs", "files", "content_hash"})
@@ -87,7 +88,7 @@ class Training:
             UserError: there is no such cell, it is not trained, or its record cannot be read.
         """
         if key not in cells_of(root):
-            raise _unknown_cell(root, key)
+            raise unknown_cell(root, key)
         record = read_record(root, key, role)
         if record["step"] != f"train_{role}":
             raise UserError(
@@ -182,11 +183,12 @@ class Training:
 
     def checkpoint(self) -> Checkpoint:
         """Return what this training made, its bytes compared with the record."""
-        path = checked_file(self.path.with_name(WEIGHTS), self.record)
+        name = next((one for one in WEIGHTS if one in self.record["files"]), WEIGHTS[0])
+        path = checked_file(self.path.with_name(name), self.record)
         return Checkpoint(
             self.role,
             path.relative_to(self.root).as_posix(),
-            str(self.record["files"][WEIGHTS]["sha256"]),
+            str(self.record["files"][name]["sha256"]),
             str(self.record["content_hash"]),
             _dvc_hash(self.root, self.key, path.parent.relative_to(self.root).as_posix()),
         )
@@ -246,7 +248,8 @@ def cells_of(root: Path) -> list[str]:
     return sorted(path.name for path in runs.iterdir() if path.is_dir()) if runs.is_dir() else []
 
 
-def _unknown_cell(root: Path, key: str) -> UserError:
+def unknown_cell(root: Path, key: str) -> UserError:
+    """Return the error of a cell that has no folder; names those that are near."""
     cells = cells_of(root)
     shared = _shared_cell(root, key)
     if shared is not None and shared != key:

@@ -12,6 +12,8 @@ from dataclasses import dataclass
 from typing import Final, Literal
 
 Direction = Literal["higher", "lower", "neither"]
+GAP_PAIRS: Final = "uniform over the pairs of a set that true quality orders, ties left out"
+"""P of every gap: what `theory.pairs_text()` says, here without numpy."""
 NONFINITE_SUFFIX: Final = "_nonfinite"
 ROLES: Final = ("generator", "policy")
 
@@ -60,7 +62,8 @@ ROUND_METRICS: Final[Mapping[str, Metric]] = _by_name(
     ),
     Metric(
         "delta_gap", "Δ gap", "score", "higher",
-        "mean score of the truly better minus the truly worse response of a pair", -1.0, 1.0,
+        "mean score of the truly better minus the truly worse response of a pair; P is "
+        f"{GAP_PAIRS}", -1.0, 1.0,
     ),
     Metric(
         "r_disc", "R_disc", "score", "higher",
@@ -73,6 +76,21 @@ ROUND_METRICS: Final[Mapping[str, Metric]] = _by_name(
     Metric(
         "r_cov", "R_cov", "score", "neither",
         "coverage residual: 0 when true quality orders every pair of a set", -1.0, 1.0,
+    ),
+    Metric(
+        "gap_disc", "c_K R_disc", "score", "neither",
+        "R_disc by c_K = 2K / (K - 1): what Δ gap would be if no item pointed the wrong way and "
+        "every pair were ordered", 0.0, 1.0,
+    ),
+    Metric(
+        "gap_wrong", "2 R_dir", "score", "lower",
+        "what Δ gap loses by items that prefer the worse response: "
+        "Δ gap = c_K R_disc - 2 R_dir - R_cov", 0.0, 2.0,
+    ),
+    Metric(
+        "wrong_way_share", "wrong way", "share", "lower",
+        "share of what tells ordered pairs apart that prefers the worse response: "
+        "R_dir / (c_K R_disc - R_cov), of the means; 1/2 without any sense of direction", 0.0, 1.0,
     ),
     Metric(
         "rank_accuracy", "rank acc.", "share", "higher",
@@ -105,6 +123,9 @@ ROUND_METRICS: Final[Mapping[str, Metric]] = _by_name(
     ),
 )  # fmt: skip
 """What is measured once a round, on held-out prompts, in the order of every table."""
+
+DERIVED_METRICS: Final = ("gap_disc", "gap_wrong", "wrong_way_share")
+"""Round metrics that follow from the others: computed where they are read, and stored nowhere."""
 
 ANCHOR_METRICS: Final[Mapping[str, Metric]] = _by_name(
     Metric(
@@ -150,9 +171,15 @@ _LOSSES_AND_RATES: Final[Mapping[str, Metric]] = _by_name(
            "share of groups whose rewards are all equal: they teach nothing", 0.0, 1.0),
     Metric("r_disc", "R_disc", "score", "higher", "mean discriminability reward", 0.0, 0.25),
     Metric("r_anchor", "R_anchor", "nats", "higher", "mean anchor ranking reward"),
+    Metric("r_gap", "R_gap", "score", "higher",
+           "mean score gap over the ordered pairs that the recipe pays for", -1.0, 1.0),
     Metric("score", "score", "score", "higher", "mean rubric score of the responses", 0.0, 1.0),
     Metric("true_quality", "true quality", "score", "higher",
            "mean true quality of the responses: an oracle's reward", -1.0, 1.0),
+    Metric("pair_accuracy", "pairs", "share", "higher",
+           "share of anchor pairs that a reward model puts in their order", 0.0, 1.0),
+    Metric("margin", "margin", "nats", "higher",
+           "mean reward of the better minus the worse anchor of a pair"),
     Metric("kl", "KL", "nats a token", "neither", "KL to the model the round started from"),
     Metric("entropy", "entropy", "nats", "neither", "mean entropy of the next token"),
     Metric("length", "length", "tokens", "neither", "mean length of a completion", 0.0),
@@ -166,6 +193,8 @@ _LOSSES_AND_RATES: Final[Mapping[str, Metric]] = _by_name(
            "share of verdicts that came back unscored", 0.0, 1.0),
     Metric("rate/unscored_anchor", "unscored anchors", "share", "lower",
            "share of valid rubrics whose anchor list has an unscored verdict", 0.0, 1.0),
+    Metric("rate/single", "singles out", "share", "lower",
+           "share of a valid rubric's weight on items that single out one response", 0.0, 1.0),
     Metric("rate/items_per_rubric", "items", "items", "neither", "items of a valid rubric", 0.0),
 )  # fmt: skip
 TRAINING_METRICS: Final[Mapping[str, Metric]] = {**_LOSSES_AND_RATES, **COST_METRICS}

@@ -12,17 +12,21 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final
 
+from dynamicrubric.audit.planned import audit_structure, planned_audits
 from dynamicrubric.cells import Cell, digest
 from dynamicrubric.config import Config
 from dynamicrubric.errors import UserError
 from dynamicrubric.grid import grid_structure, planned_grids
 from dynamicrubric.lattice import Plan, expand
+from dynamicrubric.probes.planned import planned_probes, probe_structure
 from dynamicrubric.yamlio import dump_yaml, parse_yaml, read_text, replace_text, yaml_text
 
 HEADER: Final = (
     "# Generated from params.yaml by `dynamicrubric plan`; do not edit.\n"
     "# arms: the path of each arm and seed, round 0 first. cells: one DVC stage each.\n"
     "# grids: of each seed the folders of rounds 0 to 2 that the G x P grid reads.\n"
+    "# audits: of each seed the cells whose generators are measured on each policy's responses.\n"
+    "# probes: of each seed the cells whose evaluators are attacked.\n"
 )
 _SUMS: Final = "# sums: "
 """Begins the header's last line: the hashes of the plan and of the text below, so that a file that
@@ -40,6 +44,8 @@ def plan_document(plan: Plan) -> dict[str, Any]:
         "starts": {key: _entry(cell) for key, cell in plan.starts.items()},
         "cells": {key: _entry(cell) for key, cell in plan.cells.items()},
         "grids": {key: grid.entry for key, grid in planned_grids(plan).items()},
+        "audits": {key: audit.entry for key, audit in planned_audits(plan).items()},
+        "probes": {key: probe.entry for key, probe in planned_probes(plan).items()},
     }
 
 
@@ -115,16 +121,21 @@ def _sums(document: Mapping[str, Any], body: str) -> str:
 
 
 def stage_structure(document: Mapping[str, Any]) -> dict[str, str]:
-    """Return what DVC's graph depends on: each cell's key, what it reads, what grids read.
+    """Return what DVC's graph depends on: each cell's key, what it reads, what grids and probes do.
 
     A change of values alone leaves the graph as it is, and a running `dvc repro` picks the values
     up; a change of structure needs a new run of DVC.
     """
-    return {
-        f"{group}/{key}": f"{entry.get('prev')} {entry.get('before')}"
-        for group in ("starts", "cells")
-        for key, entry in (document.get(group) or {}).items()
-    } | grid_structure(document)
+    return (
+        {
+            f"{group}/{key}": f"{entry.get('prev')} {entry.get('before')}"
+            for group in ("starts", "cells")
+            for key, entry in (document.get(group) or {}).items()
+        }
+        | grid_structure(document)
+        | audit_structure(document)
+        | probe_structure(document)
+    )
 
 
 def load_plan(config: Config, path: Path) -> Plan:

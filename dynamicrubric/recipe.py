@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Annotated, ClassVar, Final, Literal, Self
 
 from pydantic import Field, model_validator
@@ -15,21 +16,15 @@ from dynamicrubric.enginesettings import (
     VerifierEngine,
     Vllm,
 )
+from dynamicrubric.evaluatorkinds import (
+    KEEPS_RUBRICS,
+    SCORED,
+    WITH_REWARD_MODEL,
+    RewardModelConfig,
+)
+from dynamicrubric.objective import ObjectiveConfig
 from dynamicrubric.settings import Grown, LearningRate, Listed, Rate, Section, Steps
 from dynamicrubric.verdicts import LANGUAGES
-
-
-class ObjectiveConfig(Section):
-    """Weights of the generator's rewards, applied to advantages; `anchor` is lambda."""
-
-    disc: Annotated[float, Field(ge=0.0, le=100.0)]
-    anchor: Annotated[float, Field(ge=0.0, le=100.0)]
-
-    @model_validator(mode="after")
-    def _one_weight_is_positive(self) -> Self:
-        if self.disc == 0.0 and self.anchor == 0.0:
-            raise ValueError("disc and anchor are both 0: the generator would learn nothing")
-        return self
 
 
 class Sampling(Section):
@@ -69,7 +64,7 @@ GeneratorUpdate = Literal["none", "once", "stale", "fresh", "upfront", "reverted
 class GeneratorConfig(Grown, GrpoConfig):
     """Training of the generator G."""
 
-    later: ClassVar = frozenset({"engine"})
+    later: ClassVar = frozenset({"engine", "orders", "constrained"})
 
     update: GeneratorUpdate
     """When G is trained: `none` (never), `once` (round 1), `stale` (each round on P_0's responses),
@@ -85,9 +80,20 @@ class GeneratorConfig(Grown, GrpoConfig):
     """Rubrics in one optimiser step: prompts_per_step x group_size."""
     engine: GeneratorEngine = IN_PROCESS
     """What writes the rubrics that score responses, in the policy's training and in measurement."""
+    orders: Annotated[int, Field(ge=1, le=16)] = 1
+    """In how many orders it is shown a response set whose responses it scores; the rubrics of
+    several are averaged into one. Its own training shows each set as it was sampled."""
+    constrained: bool = False
+    """Whether these rubrics are kept to the form of one, token by token. They come from another
+    distribution than the generator's own then, so its own training always samples freely."""
 
     @model_validator(mode="after")
     def _engine_suits_the_update(self) -> Self:
+        if isinstance(self.engine, OpenAI) and self.constrained:
+            raise ValueError(
+                "constrained is true with engine.kind 'openai', whose endpoints keep nothing to a "
+                "grammar that can be relied on: it can only be false"
+            )
         if isinstance(self.engine, OpenAI) and self.update != "none":
             raise ValueError(
                 f"engine.kind is 'openai' with update {self.update!r}, which trains the generator; "
@@ -179,31 +185,67 @@ class VerifierConfig(Grown):
         return self
 
 
-EvaluatorKind = Literal["dynamic", "static", "oracle", "rule_based"]
+AnchorSource = Literal["prepared", "strong", "weak", "elsewhere"]
+EvaluatorKind = Literal[
+    "dynamic",
+    "static",
+    "oracle",
+    "rule_based",
+    "static_implicit",
+    "scalar",
+    "scalar_set",
+    "geval",
+    "flask",
+    "pairwise",
+    "length",
+    "random",
+]
 RubricWeights = Literal["written", "equal"]
 UPDATES: Final[dict[EvaluatorKind, tuple[GeneratorUpdate, ...]]] = {
     "dynamic": ("none", "once", "stale", "fresh", "reverted"),
     "static": ("none", "upfront"),
     "oracle": ("none",),
     "rule_based": ("none",),
+    "static_implicit": ("none", "upfront"),
+    "scalar": ("none",),
+    "scalar_set": ("none",),
+    "geval": ("none",),
+    "flask": ("none",),
+    "pairwise": ("none",),
+    "length": ("none",),
+    "random": ("none",),
 }
 """The generator updates that suit each evaluator."""
-_REASONS: Final[dict[EvaluatorKind, str]] = {
+_REASONS: Final[dict[str, str]] = {
     "dynamic": "its generator reads response sets, and 'upfront' trains on the anchors alone",
     "static": "it keeps its rubrics: 'none' is zero-shot, 'upfront' trains before they are written",
-    "oracle": "it has no generator",
-    "rule_based": "it has no generator",
+    "static_implicit": "as for 'static'",
 }
+_OF_ANCHORS: Final[Mapping[str, object]] = {
+    "anchor_swap_rate": 0,
+    "anchor_shuffle_rate": 0,
+    "num_anchors": None,
+    "anchor_source": "prepared",
+}
+"""Keys that say how a training reads the anchors, as they are where nothing is changed."""
+_OF_REWARD_MODELS: Final = frozenset({"anchor_swap_rate"})
+"""Those of them that the training of a reward model knows too."""
 
 
-class RecipeConfig(Section):
+class RecipeConfig(Grown):
     """What an arm trains and how; an arm is a diff of it."""
+
+    later: ClassVar = frozenset(
+        {"reward_model", "anchor_shuffle_rate", "num_anchors", "anchor_source"}
+    )
 
     evaluator: EvaluatorKind
     """`dynamic`: the generator reads the prompt and the response set, for each set anew.
     `static`: it reads the prompt alone; its rubric is written once a prompt and kept.
     `rule_based`: one rubric written by hand for every prompt. `oracle`: no rubric, the policy's
-    reward is the true quality."""
+    reward is the true quality. `scalar`, `scalar_set`: a reward model that reads a response, or
+    the set and the response. `length`, `random`: what their names say. Of a language model's
+    ratings: `geval`, `flask`, `pairwise`, and `static_implicit`, `static`'s rubrics in one call."""
     weights: RubricWeights
     """`written`: an item counts with the weight the rubric gives it. `equal`: all weights are 1,
     wherever a rubric scores."""
@@ -211,6 +253,17 @@ class RecipeConfig(Section):
     """Probability of each swap of neighbours, walking down an anchor list, when a training reads it
     (label noise); the prepared anchors have none. At 0.3 about a fifth of the pairs that were
     neighbours end up the wrong way round, since a swap may be followed by the next."""
+    anchor_shuffle_rate: Rate = 0.0
+    """Probability that an anchor list is in an order drawn at random when a training reads it,
+    which puts half of its pairs the wrong way round. (A walk's swaps reach far less: at a swap rate
+    of 0.5 one pair in seven is wrong.)"""
+    num_anchors: Annotated[int, Field(ge=2, le=64)] | None = None
+    """How many anchors of each prepared list a training reads, the best and the worst among them
+    and the rest evenly between; None: all."""
+    anchor_source: AnchorSource = "prepared"
+    """What a training reads as anchors: the `prepared` lists; in the embedded world also lists from
+    another distribution: of `strong` or of `weak` writers alone, or those written from `elsewhere`,
+    whose place decides other criteria."""
     responses_per_set: Annotated[int, Field(ge=2, le=64)]
     """K, the size of a response set and of the policy's GRPO group."""
     min_rubric_items: Annotated[int, Field(ge=1, le=64)]
@@ -220,6 +273,9 @@ class RecipeConfig(Section):
     generator: GeneratorConfig
     policy: PolicyConfig
     verifier: VerifierConfig
+    """What gives verdicts; the language model that rates, too."""
+    reward_model: RewardModelConfig | None = None
+    """Of `scalar` and `scalar_set`; other evaluators have no use for it."""
 
     @model_validator(mode="after")
     def _item_limits_are_in_order(self) -> Self:
@@ -271,7 +327,25 @@ class RecipeConfig(Section):
             raise ValueError(
                 f"generator.update is {self.generator.update!r} with evaluator "
                 f"{self.evaluator!r}, where it can be {' or '.join(map(repr, allowed))}: "
-                f"{_REASONS[self.evaluator]}"
+                f"{_REASONS.get(self.evaluator, 'it has no generator')}"
+            )
+        return self
+
+    @model_validator(mode="after")
+    def _evaluator_has_its_model(self) -> Self:
+        if self.evaluator in WITH_REWARD_MODEL and self.reward_model is None:
+            raise ValueError(
+                f"there is no reward_model with evaluator {self.evaluator!r}, which scores by one: "
+                "{steps, batch_size, learning_rate} to train it, or {checkpoint}"
+            )
+        return self
+
+    @model_validator(mode="after")
+    def _there_is_a_generator_to_constrain(self) -> Self:
+        if self.generator.constrained and self.evaluator in ("oracle", "rule_based"):
+            raise ValueError(
+                f"generator.constrained is true with evaluator {self.evaluator!r}, which has no "
+                "generator: it can only be false"
             )
         return self
 
@@ -279,9 +353,47 @@ class RecipeConfig(Section):
     def _there_are_weights_and_anchors_to_change(self) -> Self:
         if self.evaluator == "oracle" and self.weights == "equal":
             raise ValueError("weights is 'equal' with evaluator 'oracle', which has no rubric")
-        if self.anchor_swap_rate and self.generator.update == "none":
+        if self.evaluator in SCORED - KEEPS_RUBRICS and self.weights == "equal":
             raise ValueError(
-                f"anchor_swap_rate is {self.anchor_swap_rate} with generator.update 'none': no "
-                "training reads the anchors, so it can only be 0"
+                f"weights is 'equal' with evaluator {self.evaluator!r}, which has no rubric"
+            )
+        if self.generator.update == "none":
+            for name, none in _OF_ANCHORS.items():
+                if getattr(self, name) == none or (
+                    name in _OF_REWARD_MODELS and self._trains_reward_model
+                ):
+                    continue
+                who = (
+                    "its reward model reads the prepared lists"
+                    if self._trains_reward_model
+                    else "no training reads the anchors"
+                )
+                raise ValueError(
+                    f"{name} is {getattr(self, name)!r} with generator.update 'none': {who}, so it "
+                    f"can only be {none}"
+                )
+        return self
+
+    @model_validator(mode="after")
+    def _what_is_shown_or_judged_is_a_set(self) -> Self:
+        if self.evaluator == "dynamic":
+            return self
+        if self.generator.orders > 1:
+            raise ValueError(
+                f"generator.orders is {self.generator.orders} with evaluator {self.evaluator!r}, "
+                "which shows its generator no response set: it can only be 1"
+            )
+        if self.generator.objective.gap_order == "reference":
+            raise ValueError(
+                f"generator.objective.gap_order is 'reference' with evaluator {self.evaluator!r}, "
+                "whose generator sees no policy's responses: it can only be 'anchors'"
             )
         return self
+
+    @property
+    def _trains_reward_model(self) -> bool:
+        return (
+            self.evaluator in WITH_REWARD_MODEL
+            and self.reward_model is not None
+            and not self.reward_model.checkpoint
+        )

@@ -8,9 +8,12 @@ from dynamicrubric.cells import (
     GeneratorTraining,
     PolicyTraining,
     ResponseSource,
+    RewardTraining,
     RubricSettings,
 )
 from dynamicrubric.config import EvaluationConfig, GeneratorConfig, RecipeConfig
+from dynamicrubric.evaluatorkinds import RATED, WITH_REWARD_MODEL
+from dynamicrubric.prompts.judges import judge_texts_hash
 from dynamicrubric.versions import STEP_VERSIONS
 
 
@@ -40,6 +43,10 @@ def cell_recipe(
             sampling=arm.generator.sampling,
             weights=arm.weights,
             engine=arm.generator.engine,
+            reward_model=_reward_checkpoint(arm),
+            judge_texts=judge_texts_hash() if arm.evaluator in RATED else "",
+            orders=arm.generator.orders,
+            constrained=arm.generator.constrained,
         ),
         verifier=arm.verifier,
         generator_from="start" if _reverts(arm, round_number) else "previous",
@@ -48,6 +55,7 @@ def cell_recipe(
         policy_sampling=arm.policy.sampling,
         policy_engine=arm.policy.engine,
         evaluation=EvaluationSettings(**evaluation.model_dump()),
+        reward_training=_reward_training(arm) if round_number == 1 else None,
         versions={name: STEP_VERSIONS[name] for name in names},
     )
 
@@ -83,6 +91,9 @@ def _generator_training(
         kl_beta=generator.kl_beta,
         max_invalid_rate=generator.max_invalid_rate,
         anchor_swap_rate=arm.anchor_swap_rate,
+        anchor_shuffle_rate=arm.anchor_shuffle_rate,
+        num_anchors=arm.num_anchors,
+        anchor_source=arm.anchor_source,
     )
 
 
@@ -95,6 +106,24 @@ def _generator_steps(generator: GeneratorConfig, round_number: int, rounds: int)
 
 def _policy_training(arm: RecipeConfig) -> PolicyTraining:
     return PolicyTraining(**arm.policy.model_dump(include=set(PolicyTraining.model_fields)))
+
+
+def _reward_checkpoint(arm: RecipeConfig) -> str:
+    has = arm.evaluator in WITH_REWARD_MODEL and arm.reward_model is not None
+    return arm.reward_model.checkpoint if has and arm.reward_model else ""
+
+
+def _reward_training(arm: RecipeConfig) -> RewardTraining | None:
+    """Return the training of an arm's reward model; None if it has none, or a checkpoint."""
+    model = arm.reward_model
+    if arm.evaluator not in WITH_REWARD_MODEL or model is None or model.checkpoint:
+        return None
+    return RewardTraining(
+        steps=model.steps,
+        batch_size=model.batch_size,
+        learning_rate=model.learning_rate,
+        anchor_swap_rate=arm.anchor_swap_rate,
+    )
 
 
 def _reverts(arm: RecipeConfig, round_number: int) -> bool:

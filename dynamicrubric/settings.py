@@ -142,3 +142,7 @@ class EvaluationConfig(Section):
     """Response sets sampled for each held-out prompt."""
     max_invalid_rate: Rate
     """Share of invalid rubrics above which the evaluation fails."""
+    stop_on_divergence: bool = False
+    """Whether a run ends with the round in which its evaluator prefers the policy's new responses
+    to those of the round before while they are worse in truth, both beyond their intervals
+    (`probes.course`)."""

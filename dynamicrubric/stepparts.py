@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from dynamicrubric.enginesettings import OpenAI
+from dynamicrubric.evaluatorkinds import SCORED
 from dynamicrubric.plan import (
     CellRecipe,
     EvaluationSettings,
@@ -14,16 +15,18 @@ from dynamicrubric.plan import (
     PolicyTraining,
 )
 from dynamicrubric.prompts.roles import generator_messages
-from dynamicrubric.rubrics import render_rubric
+from dynamicrubric.rubrics import render_rubric, rubric_schema
+from dynamicrubric.scoredparts import scored_rollout
 from dynamicrubric.seeds import derive_seed
 from dynamicrubric.worlds.base import World
-from dynamicrubric.worlds.noise import noisy_anchors
+from dynamicrubric.worlds.noise import noisy_anchors, shuffled_anchors, spread_over
 from dynamicrubric.worlds.prepared import PreparedData, Split
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
 
     from dynamicrubric.engines.choice import Engines, Sampler
+    from dynamicrubric.engines.identity import EngineIdentity
     from dynamicrubric.engines.transformers import TransformersEngine
     from dynamicrubric.evaluation import SampledSet
     from dynamicrubric.evaluators.judging import Judging, ResponseSet
@@ -32,6 +35,7 @@ if TYPE_CHECKING:
     from dynamicrubric.training.grpo import GrpoSettings
     from dynamicrubric.training.oracle import OracleRollout
     from dynamicrubric.training.policy import PolicyRollout
+    from dynamicrubric.training.scored import ScoredRollout
 
 
 def engines_of(prepared: PreparedData | None, places: Mapping[str, Any] | None) -> Engines:
@@ -49,6 +53,35 @@ def engines_of(prepared: PreparedData | None, places: Mapping[str, Any] | None) 
     return Engines(models, EnginePlaces.model_validate(dict(places or {})))
 
 
+def generator_rollout(
+    cell: CellRecipe,
+    training: GeneratorTraining,
+    prepared: PreparedData,
+    sets: Mapping[str, ResponseSet],
+    engines: Engines,
+) -> GeneratorRollout:
+    """Return what samples and rewards rubrics for the response sets of a training."""
+    from dynamicrubric.training.gap import GapReward, reference_pairs
+    from dynamicrubric.training.generator import GeneratorRollout
+
+    objective, gap = training.objective, None
+    if objective.gap and objective.gap_order == "anchors":
+        gap = GapReward()
+    elif objective.gap:
+        quality = known_quality(prepared.world)
+        gap = GapReward(reference_pairs(sets, quality, objective.gap_noise, cell.seed))
+    return GeneratorRollout(
+        sets=sets,
+        anchors=anchors_of(cell, prepared),
+        judging=judging_of(cell, training, prepared.world, engines),
+        sees_responses=cell.rubrics.evaluator == "dynamic",
+        sampling=cell.rubrics.sampling,
+        seed_name=(cell.seed, cell.round, "train_generator"),
+        gap=gap,
+        single_penalty=objective.single_penalty,
+    )
+
+
 def policy_rollout(
     cell: CellRecipe,
     training: PolicyTraining,
@@ -56,11 +89,13 @@ def policy_rollout(
     generator_dir: Path,
     cell_hash: str,
     engines: Engines,
-) -> PolicyRollout | OracleRollout:
-    """Return what samples and rewards the policy: rubrics' scores, or an oracle's true quality."""
+) -> PolicyRollout | OracleRollout | ScoredRollout:
+    """Return what samples and rewards the policy: an evaluator's scores, or the true quality."""
     from dynamicrubric.training.oracle import OracleRollout
     from dynamicrubric.training.policy import PolicyRollout
 
+    if cell.rubrics.evaluator in SCORED:
+        return scored_rollout(cell, training, prepared, generator_dir, cell_hash, engines)
     prompts = prepared.prompts["train"]
     seed_name = (cell.seed, cell.round, "train_policy")
     if cell.rubrics.evaluator == "oracle":
@@ -72,10 +107,14 @@ def policy_rollout(
             seed_name=seed_name,
             cell_hash=cell_hash,
         )
+    # The writer first: a vLLM child that is started for it has room for its adapter, and serves the
+    # verifier too; one that is started for the verifier has none.
+    writer = writer_of(cell, generator_dir, prepared.world, engines)
+    judging = judging_of(cell, training, prepared.world, engines)
     return PolicyRollout(
         prompts=prompts,
-        writer=writer_of(cell, generator_dir, prepared.world, engines),
-        judging=judging_of(cell, training, prepared.world, engines),
+        writer=in_orders(writer, cell, judging),
+        judging=judging,
         sampling=cell.policy_sampling,
         seed_name=seed_name,
         cell_hash=cell_hash,
@@ -85,17 +124,19 @@ def policy_rollout(
 
 def grpo_settings(
     training: GeneratorTraining | PolicyTraining,
-    rollout: GeneratorRollout | PolicyRollout | OracleRollout,
+    rollout: GeneratorRollout | PolicyRollout | OracleRollout | ScoredRollout,
     *,
     group_size: int,
     reward_weights: Mapping[str, float],
     checkpoint_every_steps: int,
     rows_per_pass: int,
     recompute_activations: bool,
+    snapshot_every_steps: int = 0,
 ) -> GrpoSettings:
     """Return a training's numbers; sampling and the draws' name are those of its rollout."""
     from dynamicrubric.training.grpo import GrpoSettings
     from dynamicrubric.training.policy import PolicyRollout
+    from dynamicrubric.training.scored import ScoredRollout
 
     return GrpoSettings(
         steps=training.steps,
@@ -110,7 +151,9 @@ def grpo_settings(
         checkpoint_every_steps=checkpoint_every_steps,
         rows_per_pass=rows_per_pass,
         recompute_activations=recompute_activations,
-        cuts_count=isinstance(rollout, PolicyRollout) and rollout.truncated == "scored",
+        snapshot_every_steps=snapshot_every_steps,
+        cuts_count=isinstance(rollout, PolicyRollout | ScoredRollout)
+        and rollout.truncated == "scored",
     )
 
 
@@ -128,8 +171,12 @@ def judging_of(
         world: whose verifier judges.
         engines: the step's engines, of which a verifier that is a language model is one.
     """
+    from dynamicrubric.engines.identity import EngineIdentity
     from dynamicrubric.evaluators.judging import Judging
 
+    if cell.verifier.kind == "programmatic":
+        rates = {name: getattr(cell.verifier, name) for name in ("error_rate", "failure_rate")}
+        engines.note(EngineIdentity("verifier", f"named:{world.name}", "programmatic", rates))
     return Judging(
         verifier=world.verifier(cell.verifier, engines),
         min_items=cell.rubrics.min_items,
@@ -138,6 +185,15 @@ def judging_of(
         max_unscored_rate=cell.verifier.max_unscored_rate,
         equal_weights=cell.rubrics.weights == "equal",
     )
+
+
+def trainer_of(role: str, start: Path, engines: Engines) -> EngineIdentity:
+    """Return what sampled a training's own rollouts: the model that it trains, by where it began.
+
+    A rollout's weights are the start's after as many updates as its `step` less one.
+    """
+    weights = "the checkpoint's, after `step` - 1 updates of this training"
+    return engines.models.identity(role, start, weights=weights)
 
 
 def known_quality(world: World) -> Callable[[str, str], float]:
@@ -160,10 +216,18 @@ def lowest_quality(world: World) -> float:
 
 def anchors_of(cell: CellRecipe, prepared: PreparedData) -> dict[str, tuple[str, ...]]:
     """Return the anchor lists as this cell's training reads them, label noise included."""
-    training = cell.generator_training
-    if training is None or not training.anchor_swap_rate:
-        return prepared.anchors
-    return noisy_anchors(prepared.anchors, training.anchor_swap_rate, cell.seed)
+    training, anchors = cell.generator_training, prepared.anchors
+    if training is None:
+        return anchors
+    if training.anchor_source != "prepared":
+        anchors = prepared.world.shifted_anchors(training.anchor_source, anchors)
+    if training.num_anchors is not None:
+        anchors = {key: spread_over(texts, training.num_anchors) for key, texts in anchors.items()}
+    if training.anchor_shuffle_rate:
+        anchors = shuffled_anchors(anchors, training.anchor_shuffle_rate, cell.seed)
+    if not training.anchor_swap_rate:
+        return anchors
+    return noisy_anchors(anchors, training.anchor_swap_rate, cell.seed)
 
 
 def sample_sets(
@@ -277,13 +341,28 @@ def dynamic_writer(cell: CellRecipe, generator_dir: Path, engines: Engines) -> D
 
     A generator that an endpoint serves is another model than the folder's, which nobody trains.
     """
+    from dynamicrubric.engines.base import Constrained
     from dynamicrubric.evaluators.writers import DynamicWriter
 
-    engine, sampling = cell.rubrics.engine, cell.rubrics.sampling
+    rubrics = cell.rubrics
+    engine, sampling = rubrics.engine, rubrics.sampling
     if isinstance(engine, OpenAI):
         return DynamicWriter(engines.chat(engine), None, sampling, ask=generator_messages)
-    sampler = engines.sampler("generator", engine, generator_dir)
-    return DynamicWriter(sampler.engine, sampler.tokenizer.generator_prompt, sampling)
+    constrained = rubrics.constrained
+    sampler = engines.sampler("generator", engine, generator_dir, constrained=constrained)
+    render = sampler.tokenizer.generator_prompt
+    if not constrained:
+        return DynamicWriter(sampler.engine, render, sampling)
+    schema = rubric_schema(min_items=rubrics.min_items, max_items=rubrics.max_items)
+    return DynamicWriter(Constrained(sampler.engine, schema), render, sampling)
+
+
+def in_orders(writer: RubricWriter, cell: CellRecipe, judging: Judging) -> RubricWriter:
+    """Return the cell's writer as its recipe shows it sets: in one order, or averaged over some."""
+    from dynamicrubric.evaluators.orders import OrderAveragedWriter
+
+    orders = cell.rubrics.orders
+    return writer if orders == 1 else OrderAveragedWriter(writer, orders, judging.read)
 
 
 def writer_of(

@@ -16,17 +16,21 @@ from dynamicrubric.config import (
     SupervisedConfig,
     WorldConfig,
 )
+from dynamicrubric.evaluatorkinds import KEEPS_RUBRICS, SCORED
 from dynamicrubric.plan import CellRecipe, parse_recipe
+from dynamicrubric.scoredparts import measure_scored_cell, train_reward
 from dynamicrubric.seeds import derive_seed
 from dynamicrubric.stepparts import (
-    anchors_of,
     dynamic_writer,
     engines_of,
+    generator_rollout,
     grpo_settings,
+    in_orders,
     judging_of,
     keep_rubrics,
     policy_rollout,
     sample_sets,
+    trainer_of,
     training_sets,
     with_kl,
     write_sets,
@@ -150,38 +154,47 @@ def train_generator(
     rows_per_pass: int = 0,
     recompute_activations: bool = False,
     engines: Places = None,
+    snapshot_every_steps: int = 0,
 ) -> None:
-    """Train the generator with GRPO; a static one then writes its rubrics once and keeps them."""
+    """Train the generator with GRPO; a static one then writes its rubrics once and keeps them.
+
+    Of an arm with a reward model it is the training of that, which takes the generator's place.
+    """
     from dynamicrubric.training import processes
-    from dynamicrubric.training.generator import GeneratorRollout
     from dynamicrubric.training.grpo import train_grpo
     from dynamicrubric.training.rollout import billed
 
     cell = parse_recipe(recipe)
-    training = cell.generator_training
+    training, start = cell.generator_training, Path(generator_dir)
     prepared = load_prepared(Path(prepared_dir))
     with engines_of(prepared, engines) as opened:
-        if cell.rubrics.evaluator == "static":
-            opened.make_room(cell.rubrics.engine, Path(generator_dir))
+        if cell.reward_training is not None:
+            train_reward(
+                cell,
+                Path(generator_dir),
+                prepared,
+                opened,
+                out_dir=Path(out_dir),
+                work_dir=Path(work_dir),
+                checkpoint_every_steps=checkpoint_every_steps,
+                recompute_activations=recompute_activations,
+            )
+            return
+        if cell.rubrics.evaluator in KEEPS_RUBRICS:
+            written = cell.rubrics
+            opened.make_room(written.engine, Path(generator_dir), constrained=written.constrained)
         if training is not None:
             sets = training_sets(cell, prepared, Path(responses_dir))
-            rollout = GeneratorRollout(
-                sets=sets,
-                anchors=anchors_of(cell, prepared),
-                judging=judging_of(cell, training, prepared.world, opened),
-                sees_responses=cell.rubrics.evaluator == "dynamic",
-                sampling=cell.rubrics.sampling,
-                seed_name=(cell.seed, cell.round, "train_generator"),
-            )
-            weights = {"r_disc": training.objective.disc, "r_anchor": training.objective.anchor}
+            rollout = generator_rollout(cell, training, prepared, sets, opened)
             settings = grpo_settings(
                 training,
                 rollout,
                 group_size=training.group_size,
-                reward_weights=weights,
+                reward_weights=training.objective.weights,
                 checkpoint_every_steps=checkpoint_every_steps,
                 rows_per_pass=rows_per_pass,
                 recompute_activations=recompute_activations,
+                snapshot_every_steps=snapshot_every_steps,
             )
             train_grpo(
                 Path(generator_dir),
@@ -194,7 +207,9 @@ def train_generator(
             )
             generator_dir = out_dir
         if processes.is_first():
-            if cell.rubrics.evaluator == "static":
+            if training is not None:
+                opened.note(trainer_of("generator", start, opened))
+            if cell.rubrics.evaluator in KEEPS_RUBRICS:
                 keep_rubrics(cell, Path(generator_dir), prepared, opened, Path(out_dir))
             opened.write(Path(out_dir), with_cost=training is None)
 
@@ -244,6 +259,7 @@ def train_policy(
             models=opened.models,
         )
         if processes.is_first():
+            opened.note(trainer_of("policy", Path(policy_dir), opened))
             opened.write(Path(out_dir), with_cost=False)
 
 
@@ -266,6 +282,8 @@ def evaluate_round(
     cell = parse_recipe(recipe)
     prepared = load_prepared(Path(prepared_dir))
     with engines_of(prepared, engines) as opened:
+        if cell.rubrics.constrained:  # or the policy's vLLM child could not serve the generator
+            opened.make_room(cell.rubrics.engine, Path(generator_dir), constrained=True)
         sets = _heldout_sets(cell, prepared, Path(policy_dir), Path(start_policy_dir), opened)
         before = None if before_dir is None else Path(before_dir)
         _measure(cell, prepared, sets, Path(generator_dir), before, opened, Path(out_dir))
@@ -304,8 +322,12 @@ def _measure(
     if cell.rubrics.evaluator == "oracle":
         write_evaluation(evaluate_without_rubrics(sets, quality), out_dir)
         return
+    if cell.rubrics.evaluator in SCORED:
+        measure_scored_cell(cell, prepared, sets, generator_dir, before_dir, engines, out_dir)
+        return
     writer = writer_of(cell, generator_dir, prepared.world, engines, prepared.prompts["heldout"])
     judging = judging_of(cell, cell.evaluation, prepared.world, engines)
+    writer = in_orders(writer, cell, judging)
     seed_name = (cell.seed, cell.round, "evaluate")
     evaluation = evaluate_sets(sets, writer, judging, quality, seed_name, prepared.heldout_anchors)
     write_evaluation(evaluation, out_dir)
@@ -351,12 +373,100 @@ def evaluate_grid(
         for generator, folder in generator_dirs.items():
             writer = dynamic_writer(cell, Path(folder), opened)
             for policy, (sets, quality) in held_out.items():
+                judging = judging_of(cell, cell.evaluation, world, opened)
                 measured[generator, policy] = measure_sets(
                     f"the held-out sets of {policy} under {generator}",
                     sets,
-                    writer,
-                    judging_of(cell, cell.evaluation, world, opened),
+                    in_orders(writer, cell, judging),
+                    judging,
                     quality,
                     (cell.seed, rounds[policy], "evaluate"),
                 )
+        opened.write(Path(out_dir), with_cost=True)
     write_grid(measured, Path(out_dir))
+
+
+def audit_checkpoints(
+    *,
+    policies: Sequence[Mapping[str, Any]],
+    checkpoints: Sequence[Mapping[str, Any]],
+    world: Mapping[str, Any],
+    prepared_dir: str,
+    out_dir: str,
+    engines: Places = None,
+) -> None:
+    """Measure generators on the held-out sets of the policy that each was trained beside.
+
+    Args:
+        policies: `name`, `round` and `sets` of each policy.
+        checkpoints: `audit.measure.Checkpoint` as values, each with its policy's name.
+        world: the world's settings, of which the held-out anchor lists are made.
+        prepared_dir: the prepared data.
+        out_dir: where the measurements go.
+        engines: where engines run.
+    """
+    from dynamicrubric.audit.measure import Checkpoint, measure_checkpoints
+
+    measure_checkpoints(
+        [dict(one) for one in policies],
+        [Checkpoint.of(one) for one in checkpoints],
+        WorldConfig.model_validate(dict(world)),
+        Path(prepared_dir),
+        Path(out_dir),
+        engines,
+    )
+
+
+def probe_evaluators(
+    *,
+    cells: Sequence[Mapping[str, Any]],
+    attacks: Sequence[str],
+    sets_per_prompt: int,
+    gold_judge: Mapping[str, Any] | None,
+    prepared_dir: str,
+    out_dir: str,
+    engines: Places = None,
+) -> None:
+    """Attack the evaluators of some cells, and compare each with what is true of its policy.
+
+    Args:
+        cells: each cell's key, recipe, generator_dir, evaluation_dir, and the evaluations of the
+            older policies that its own is compared with, by reference.
+        attacks: names of the attacks; none: all.
+        sets_per_prompt: held-out sets that are attacked for each prompt.
+        gold_judge: who says what is good where nobody knows it.
+        prepared_dir: the world.
+        out_dir: where the tables go.
+        engines: where engines run.
+    """
+    from dynamicrubric.probes.step import probe_cells
+
+    prepared = load_prepared(Path(prepared_dir))
+    with engines_of(prepared, engines) as opened:
+        probe_cells(cells, attacks, sets_per_prompt, gold_judge, prepared, opened, Path(out_dir))
+        opened.write(Path(out_dir), with_cost=True)
+
+
+def watch_course(
+    *,
+    cell: Mapping[str, Any],
+    gold_judge: Mapping[str, Any] | None,
+    prepared_dir: str,
+    out_dir: str,
+    engines: Places = None,
+) -> None:
+    """Compare a round's policy with that of the round before under the evaluator of the round.
+
+    Args:
+        cell: as in `probe_evaluators`.
+        gold_judge: likewise.
+        prepared_dir: the world.
+        out_dir: where the table goes.
+        engines: where engines run.
+    """
+    from dynamicrubric.probes.step import watch_cell
+
+    prepared = load_prepared(Path(prepared_dir))
+    with engines_of(prepared, engines) as opened:
+        watch_cell(cell, gold_judge, prepared, opened, Path(out_dir))
+        opened.write(Path(out_dir), with_cost=True)

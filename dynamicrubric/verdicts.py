@@ -59,7 +59,7 @@ LANGUAGES: Final[Mapping[str, _Words]] = {
     "ru": _words("да", "нет"),
     "zh": _words("是 是的", "否 不是"),
 }
-"""Language code -> its words for yes and no, in the normal form of `_slot_word`."""
+"""Language code -> its words for yes and no, in the normal form of `slot_word`."""
 
 # What may stand around the one word: a list or quote mark in front (with its space), emphasis and
 # quotes on either side, sentence marks behind. "!yes", "~~yes~~" and "yes?" say something else.
@@ -79,7 +79,7 @@ _REFUSAL: Final = re.compile(
     r"|(?:as|i'm|i am) an ai\b|lo siento|je suis désolée?|désolée?\b|es tut mir leid|tut mir leid"
     r"|mi dispiace|desculp|很?抱歉|对不起|申し訳|すみません|죄송|извините|простите|к сожалению"
 )
-_MASS_TOLERANCE: Final = 0.05
+MASS_TOLERANCE: Final = 0.05
 """By how much rounded (bf16, or two-digit) log-probabilities may add up to more than 1."""
 
 
@@ -149,7 +149,7 @@ def verdict_from_logprobs(
     """
     _check_limits(coverage_floor, undecided_band)
     words = _configured_words(tuple(languages))
-    if not _is_usable(top):
+    if not is_usable(top):
         return Verdict.unscored(UnscoredReason.NO_USABLE_PROBABILITY)
     masses = _label_masses(top, words)
     covered = math.fsum(masses.values())
@@ -220,7 +220,7 @@ def verdict_from_masses(
     """
     _check_limits(coverage_floor, undecided_band)
     covered = yes + no
-    if not 0.0 < covered <= 1.0 + _MASS_TOLERANCE or min(yes, no) < 0.0:  # NaN fails this as well
+    if not 0.0 < covered <= 1.0 + MASS_TOLERANCE or min(yes, no) < 0.0:  # NaN fails this as well
         return Verdict.unscored(UnscoredReason.NO_USABLE_PROBABILITY)
     if covered < coverage_floor:
         return Verdict.unscored(UnscoredReason.LOW_COVERAGE)
@@ -239,11 +239,12 @@ def _decide(yes: float, no: float, undecided_band: float) -> Verdict:
     return Verdict.yes(p_yes) if p_yes > 0.5 else Verdict.no(p_yes)
 
 
-def _is_usable(top: Mapping[str, float]) -> bool:
-    if not top or not all(-math.inf < logprob <= _MASS_TOLERANCE for logprob in top.values()):
+def is_usable(top: Mapping[str, float]) -> bool:
+    """Say whether these are log-probabilities as a model gives them, and none of a mask's."""
+    if not top or not all(-math.inf < logprob <= MASS_TOLERANCE for logprob in top.values()):
         return False
     # exp underflows to 0 for labels so improbable that their ratio would be 0 / 0.
-    return 0.0 < math.fsum(map(math.exp, top.values())) <= 1.0 + _MASS_TOLERANCE
+    return 0.0 < math.fsum(map(math.exp, top.values())) <= 1.0 + MASS_TOLERANCE
 
 
 def _label_masses(top: Mapping[str, float], words: _Words) -> dict[Literal["yes", "no"], float]:
@@ -277,13 +278,18 @@ def _configured_words(languages: tuple[str, ...]) -> _Words:
 
 
 def _label_of(text: str, words: _Words) -> Literal["yes", "no"] | None:
-    word = _slot_word(text)
+    word = slot_word(text)
     if word in words.yes:
         return "yes"
     return "no" if word in words.no else None
 
 
-def _slot_word(text: str) -> str:
+def token_word(token: str) -> str:
+    """Return the word that one token of a vocabulary says; see `slot_word`."""
+    return slot_word(token.lstrip(_SPACE_MARKERS))
+
+
+def slot_word(text: str) -> str:
     """Text without case, compatibility forms and the marks that may stand around one word."""
     word = unicodedata.normalize("NFKC", text).casefold().strip()
     word = _LEADING_MARK.sub("", word, count=1) if _LEADING_MARK.match(word) else word
@@ -296,7 +302,7 @@ def _unreadable_reason(reply: str) -> UnscoredReason:
     text = unicodedata.normalize("NFKC", reply).casefold().replace("\u2019", "'").strip()
     if not text:
         return UnscoredReason.EMPTY
-    word = _slot_word(reply)
+    word = slot_word(reply)
     if any(word in known.yes | known.no for known in LANGUAGES.values()):
         return UnscoredReason.OTHER_LANGUAGE
     return UnscoredReason.REFUSAL if _REFUSAL.match(text) else UnscoredReason.UNREADABLE

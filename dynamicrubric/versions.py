@@ -19,6 +19,9 @@ STEP_VERSIONS: Final[dict[str, int]] = {
     "train_policy": 4,
     "evaluate_round": 3,
     "evaluate_grid": 1,
+    "audit_checkpoints": 1,
 }
-COMPARE_VERSION: Final = 5
+PROBE_VERSIONS: Final[dict[str, int]] = {"probe_evaluators": 1, "watch_course": 1}
+"""Of the probes, which are no steps of a cell: nothing that is trained depends on them."""
+COMPARE_VERSION: Final = 6
 """Of the comparison, which is no cell's step: its stage in dvc.yaml depends on it."""

@@ -112,6 +112,22 @@ def grid(key: Annotated[str, typer.Argument(help="A grid of the plan, such as s1
 
 
 @app.command()
+def audit(key: Annotated[str, typer.Argument(help="An audit of the plan, such as s1.")]) -> None:
+    """Measure a seed's generators on the responses of the policy each was trained beside."""
+    from flows.lookup import audit_of
+
+    _run_flow("audit", "run_audit", lambda study: audit_of(study, key), key=key)
+
+
+@app.command()
+def probe(key: Annotated[str, typer.Argument(help="A seed of the plan, such as s1.")]) -> None:
+    """Attack the evaluators of a seed's probed arms."""
+    from flows.lookup import probe_of
+
+    _run_flow("probe", "run_probe", lambda study: probe_of(study, key), key=key)
+
+
+@app.command()
 def compare(
     partial: Annotated[
         bool,

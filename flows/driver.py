@@ -16,10 +16,12 @@ from typing import TYPE_CHECKING, Final
 from rich.console import Console
 from rich.text import Text
 
+from dynamicrubric.audit.planned import planned_audits
 from dynamicrubric.boundary import EXIT_INTERRUPTED, EXIT_OK
 from dynamicrubric.errors import DynamicRubricError
 from dynamicrubric.grid import planned_grids
 from dynamicrubric.plan import ROLES
+from dynamicrubric.probes.planned import planned_probes
 from flows.forked import FLOW_PRELOAD
 from flows.lookup import check_engines
 from flows.planning import check_dvc_lock, settle_plan, work_left
@@ -122,9 +124,11 @@ def tidy(study: Study) -> None:
 
 
 def shared_imports(study: Study, fresh: frozenset[str]) -> AbstractContextManager[object]:
-    """Share a fork host among the cells and grids, unless all of them are finished."""
-    grids = {f"grid@{key}" for key in planned_grids(study.plan)}
-    if fresh >= {f"round@{key}" for key in study.plan.cells} | grids:
+    """Share a fork host among cells, grids, audits and probes, unless all of them are finished."""
+    others = {f"grid@{key}" for key in planned_grids(study.plan)}
+    others |= {f"audit@{key}" for key in planned_audits(study.plan)}
+    others |= {f"probe@{key}" for key in planned_probes(study.plan)}
+    if fresh >= {f"round@{key}" for key in study.plan.cells} | others:
         return nullcontext()
     threads = study.config.runtime.threads_per_task
     preload = (*PRELOAD, *TRACKER_PRELOAD, *FLOW_PRELOAD)

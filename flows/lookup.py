@@ -8,10 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
+from dynamicrubric.audit.planned import NEEDS as AUDIT_NEEDS
+from dynamicrubric.audit.planned import PlannedAudit, planned_audits
 from dynamicrubric.engines.ready import check_ready
 from dynamicrubric.errors import UserError
 from dynamicrubric.grid import NEEDS, PlannedGrid, planned_grids
 from dynamicrubric.plan import ROLES, Cell
+from dynamicrubric.probes.planned import PlannedProbe, planned_probes
 from tasks.study import Study
 
 
@@ -62,6 +65,42 @@ def grid_of(study: Study, key: str) -> PlannedGrid:
             remedy="run `dynamicrubric plan` if params.yaml was changed",
         )
     return grids[key]
+
+
+def audit_of(study: Study, key: str) -> PlannedAudit:
+    """Return an audit of the plan by key, such as `s1`.
+
+    Raises:
+        UserError: there is no such audit.
+    """
+    audits = planned_audits(study.plan)
+    if key not in audits:
+        raise UserError(
+            doing="running the flow `audit`",
+            got=repr(key),
+            expected=f"one of {', '.join(audits)}" if audits else f"a plan with {AUDIT_NEEDS}",
+            remedy="run `dynamicrubric plan` if params.yaml was changed",
+        )
+    return audits[key]
+
+
+def probe_of(study: Study, key: str) -> PlannedProbe:
+    """Return the probes of a seed by key, such as `s1`.
+
+    Raises:
+        UserError: there are none.
+    """
+    probes = planned_probes(study.plan)
+    if key not in probes:
+        raise UserError(
+            doing="running the flow `probe`",
+            got=repr(key),
+            expected=f"one of {', '.join(probes)}"
+            if probes
+            else "a plan with `probe` and its arms",
+            remedy="run `dynamicrubric plan` if params.yaml was changed",
+        )
+    return probes[key]
 
 
 def check_engines(study: Study, stages: Collection[str]) -> None:

@@ -5,10 +5,12 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
+from dynamicrubric.audit.planned import AUDIT_DIR, planned_audits
 from dynamicrubric.config import load_config
 from dynamicrubric.errors import UserError
 from dynamicrubric.grid import GRID_DIR, planned_grids
 from dynamicrubric.plan import RUNS_DIR, Plan, expand, read_structure, write_plan
+from dynamicrubric.probes.planned import PROBES_DIR, planned_probes
 from dynamicrubric.yamlio import load_yaml
 from flows.settings import Say
 from tasks.keeping import keep_artefacts
@@ -79,17 +81,20 @@ def work_left(left: int, total: int, slots: int) -> str:
 
 
 def _set_aside(study: Study, plan: Plan, say: Say) -> None:
-    """Move folders of cells and grids that are not planned any more to work/retired."""
+    """Move folders of cells, grids, audits and probes that are not planned any more aside."""
     planned = {cell.directory for group in (plan.starts, plan.cells) for cell in group.values()}
     planned |= {grid.directory for grid in planned_grids(plan).values()}
-    folders = [path for name in (RUNS_DIR, GRID_DIR) for path in (study.root / name).glob("[!.]*/")]
+    planned |= {audit.directory for audit in planned_audits(plan).values()}
+    planned |= {probe.directory for probe in planned_probes(plan).values()}
+    places = {RUNS_DIR: "", GRID_DIR: "grid-", AUDIT_DIR: "audit-", PROBES_DIR: "probe-"}
+    folders = [path for name in places for path in (study.root / name).glob("[!.]*/")]
     for folder in sorted(folders):
         if folder.relative_to(study.root).as_posix() in planned or not folder.is_dir():
             continue
         retired = study.work / "retired"
         retired.mkdir(parents=True, exist_ok=True)
-        is_grid = folder.parent == study.root / GRID_DIR
-        name = f"grid-{folder.name}" if is_grid else folder.name
+        kind = places[folder.parent.relative_to(study.root).as_posix()]
+        name = f"{kind}{folder.name}"
         target = retired / name
         number = 1
         while target.exists():

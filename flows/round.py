@@ -8,10 +8,12 @@ from __future__ import annotations
 
 from prefect import flow
 
+from dynamicrubric.probes.planned import is_watched
 from flows.dag import finish, submit, thread_runner
 from flows.lookup import start_of_arms, training_round
 from tasks.evaluate_round import evaluate_round
 from tasks.gpu import children_end_first
+from tasks.probe_evaluators import watch_course
 from tasks.publish_metrics import publish_metrics
 from tasks.sample_responses import sample_responses
 from tasks.shipjob import shown_running
@@ -46,7 +48,8 @@ def run_round(key: str) -> dict[str, float | None]:
         evaluation = submit(evaluate_round, study, cell, policy, generator)
         metrics = submit(publish_metrics, study, cell, evaluation)
         tracked = submit(track_round, study, cell, metrics)
-        finish([responses, generator, policy, evaluation, metrics, tracked])
+        watched = [submit(watch_course, study, cell, tracked)] if is_watched(cell) else []
+        finish([responses, generator, policy, evaluation, metrics, tracked, *watched])
         figures: dict[str, float | None] = metrics.result()
         return figures
 

@@ -14,9 +14,11 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import BinaryIO, Final
 
+from dynamicrubric.audit.planned import planned_audits
 from dynamicrubric.errors import DynamicRubricError, UserError
 from dynamicrubric.grid import PlannedGrid, planned_grids
 from dynamicrubric.plan import ROLES, Cell, Plan
+from dynamicrubric.probes.planned import planned_probes
 from flows.services import signal_group
 from tasks.disk import disk_errors
 from tasks.guarded import guarded_command
@@ -82,6 +84,11 @@ def stages_of(plan: Plan, warm_steps: Mapping[str, int]) -> list[Stage]:
         Stage(f"grid@{key}", _read_by(grid), f"grid-{key}", 0)
         for key, grid in planned_grids(plan).items()
     ]
+    # DVC cannot be told of an audit's own cells, whose number differs: it reads the folder of all.
+    rounds = tuple(f"start@{key}" for key in plan.starts)
+    rounds += tuple(f"round@{key}" for key in plan.cells)
+    stages += [Stage(f"audit@{key}", rounds, f"audit-{key}", 0) for key in planned_audits(plan)]
+    stages += [Stage(f"probe@{key}", rounds, f"probe-{key}", 0) for key in planned_probes(plan)]
     cells = tuple(stage.name for stage in stages if "@" in stage.name)
     return _with_steps_ahead([*stages, Stage("compare", cells, "compare", 0)])
 

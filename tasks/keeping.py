@@ -13,7 +13,7 @@ from typing import Final
 from dynamicrubric.errors import UserError
 from tasks.record import keep
 
-PATTERNS: Final = ("prepared", "warm/*", "runs/*/*", "grid/*")
+PATTERNS: Final = ("prepared", "warm/*", "runs/*/*", "grid/*", "audit/*", "probes/*")
 logger = logging.getLogger(__name__)
 
 

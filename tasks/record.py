@@ -48,12 +48,15 @@ __all__ = [
     "load_artefact",
     "prune_work",
     "run_step",
+    "snapshots_of",
     "unneeded_work",
 ]
 
 logger = logging.getLogger(__name__)
 
 FINISHED: Final = "finished"
+SNAPSHOTS: Final = "snapshots"
+"""Folder in a step's work folder of weights that it kept on its way, to be measured later."""
 _LIVE_LOG: Final = "metrics.jsonl"
 _HASH_LETTERS: Final = 16  # of the identity hash in a work folder's name
 
@@ -237,6 +240,16 @@ def keep(folder: Path, work_root: Path) -> bool:
     return True
 
 
+def snapshots_of(record: Record, work_root: Path) -> dict[int, Path]:
+    """Return the folders of the weights that a training kept on its way, by step, rising.
+
+    None where they are gone: the artefact was brought by DVC, or trained when none were asked for.
+    """
+    folder = work_root / record.identity_hash[:_HASH_LETTERS] / SNAPSHOTS
+    found = {int(path.name.rpartition("-")[2]): path for path in folder.glob("step-*")}
+    return dict(sorted(found.items()))
+
+
 def unneeded_work(work_root: Path, keep_hashes: Collection[str]) -> list[Path]:
     """Return the work folders of all identities but `keep_hashes`."""
     keep = {identity_hash[:_HASH_LETTERS] for identity_hash in keep_hashes}
@@ -294,7 +307,7 @@ def _build(
 
 def _drop_scratch(work: Path) -> None:
     """Remove what a finished step needs no more: checkpoints, each step's rollouts, the like."""
-    kept = {FINISHED, _LIVE_LOG}
+    kept = {FINISHED, SNAPSHOTS, _LIVE_LOG}
     for path in work.iterdir():
         if path.name not in kept and path.suffix != ".lock":
             disk.remove(path)

@@ -9,6 +9,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from dynamicrubric.config import Config
+from dynamicrubric.metrics import GAP_PAIRS
 from dynamicrubric.plan import Plan
 from dynamicrubric.report import Comparison
 from tasks.disk import sha256_of
@@ -40,6 +41,7 @@ def log_comparison(
             if shipped:
                 return (shipped[0],)
             tags = {"dr.kind": "comparison", study: "1", "dr.content": content}
+            tags["dr.pairs"] = GAP_PAIRS
             run_id = store.create("comparison", tags | {NOTE: search_note(study)})
             _fill(store, run_id, comparison, config)
             store.close(run_id, "FINISHED")

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from dynamicrubric.cells import without
+from dynamicrubric.evaluatorkinds import KEEPS_RUBRICS
 from dynamicrubric.plan import (
     Cell,
     CellRecipe,
@@ -34,12 +35,17 @@ def training_identity(
 def generator_identity(recipe: CellRecipe) -> dict[str, Any]:
     """Return what determines the content of the generator's training.
 
-    What serves the generator elsewhere is no part of it, since a training samples with the
-    trainer's own model; a static one's step also writes the rubrics that it keeps, by that engine.
+    What serves the generator elsewhere, in how many orders it is shown a set there, and whether it
+    is kept to a form, is no part of it, since a training samples freely with the trainer's own
+    model, each set as it was sampled; a static one's step also writes the rubrics that it keeps,
+    by that engine.
     """
     identity = training_identity(recipe, recipe.generator_training)
-    if recipe.rubrics.evaluator != "static":
-        identity["rubrics"] = without(identity["rubrics"], frozenset({"engine"}))
+    if recipe.rubrics.evaluator not in KEEPS_RUBRICS:
+        elsewhere = frozenset({"engine", "orders", "constrained"})
+        identity["rubrics"] = without(identity["rubrics"], elsewhere)
+    if recipe.reward_training is not None:
+        identity["training"] = identity_of(recipe.reward_training)
     return identity
 
 
@@ -50,7 +56,7 @@ def run_training(
     out_dir: Path,
     *,
     trains: bool = True,
-    **arguments: str,
+    **arguments: str | int,
 ) -> StepResult:
     """Run a training step of a cell.
 

@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any, Final, Literal
 
-from dynamicrubric.data.rows import AnchorRow, RowFault, text_hash
+from dynamicrubric.data.rows import AnchorRow, RowFault, joined, text_hash
 
 Format = Literal["nectar", "plain"]
 _SPEAKER: Final = re.compile(r"(?:\A|\n\n)(Human|Assistant):")
@@ -73,6 +73,47 @@ def parse_row(value: object, shape: Format, origin: Origin) -> AnchorRow | RowFa
     except _FaultError as error:
         return error.fault
     return RowFault.LONE_SURROGATE if _has_surrogate(row) else row
+
+
+def parse_set(value: object) -> tuple[str, Sequence[object]] | RowFault:
+    """Read the prompt and the responses of a row as they stand: whether it is ranked is no matter.
+
+    Args:
+        value: the JSON value of a line, or a row of a table as a dict.
+
+    Returns:
+        The prompt's text, and what stands in the place of each response, text or not.
+    """
+    if not isinstance(value, Mapping):
+        return RowFault.NOT_AN_OBJECT
+    nectar = format_of(value) == "nectar"
+    try:
+        if nectar:
+            turns = _conversation(_text(value.get("prompt"), RowFault.NO_PROMPT))
+        else:
+            turns = _plain_turns(value)
+    except _FaultError as error:
+        return error.fault
+    if not len(turns) % 2:
+        return RowFault.NOT_A_CONVERSATION
+    found = value.get("answers" if nectar else "responses")
+    if not isinstance(found, Sequence) or isinstance(found, str) or not found:
+        return RowFault.NO_RESPONSES
+    if nectar:
+        found = [one.get("answer") if isinstance(one, Mapping) else one for one in found]
+    prompt = joined(turns)
+    return RowFault.LONE_SURROGATE if not is_text(prompt) else (prompt, found)
+
+
+def is_text(value: object) -> bool:
+    """Say whether a value is text that UTF-8 can hold."""
+    if not isinstance(value, str):
+        return False
+    try:
+        value.encode("utf-8")
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 @dataclass(frozen=True, slots=True)
@@ -254,8 +295,4 @@ def _name(fields: Mapping[str, Any]) -> str | None:
 
 
 def _has_surrogate(row: AnchorRow) -> bool:
-    try:
-        "\0".join((row.id, *row.turns, *row.responses, row.source, row.license)).encode("utf-8")
-    except UnicodeEncodeError:
-        return True
-    return False
+    return not is_text("\0".join((row.id, *row.turns, *row.responses, row.source, row.license)))

@@ -19,12 +19,16 @@ LICENSES: Final[Mapping[str, str]] = {
 """What a data set's card says of rows that carry no licence of their own."""
 
 
-def stream_rows(repository: str, revision: str | None) -> Iterator[dict[str, Any]]:
-    """Yield the rows of a data set's train split without keeping them.
+def stream_rows(
+    repository: str, revision: str | None, split: str = "train", config: str | None = None
+) -> Iterator[dict[str, Any]]:
+    """Yield the rows of a split of a data set without keeping them.
 
     Args:
         repository: owner/name, or the path of a folder in the hub's layout.
         revision: a commit or a tag; None takes the newest, which may change under you.
+        split: name of the split.
+        config: name of the configuration; None is the default one.
 
     Raises:
         UserError: there is no such data set, or the hub cannot be reached.
@@ -36,12 +40,14 @@ def stream_rows(repository: str, revision: str | None) -> Iterator[dict[str, Any
     check_endpoint()
     own = token() or False  # False: no other token that is stored on this machine
     try:
-        rows = load_dataset(repository, split="train", streaming=True, revision=revision, token=own)
+        rows = load_dataset(
+            repository, config, split=split, streaming=True, revision=revision, token=own
+        )
         yield from rows
     except (DatasetsError, OSError, ValueError, HfHubHTTPError) as error:
         raise UserError(
             doing=f"streaming {repository} from the hub",
             got=" ".join(str(error).split())[:300],
-            expected="a data set with a train split that can be reached",
+            expected=f"a data set with a {split} split that can be reached",
             remedy="check the name and the network, or download it and name its folder",
         ) from error

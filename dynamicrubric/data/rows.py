@@ -6,6 +6,7 @@ names and the like are dropped where a file is read, so that nothing later can s
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from functools import cached_property
@@ -82,10 +83,7 @@ class AnchorRow:
         >>> AnchorRow("a", ("Hi", "Hello!", "Why?"), ("x", "y"), (1, 1), "", "").prompt
         'Human: Hi\n\nAssistant: Hello!\n\nHuman: Why?'
         """
-        if len(self.turns) == 1:
-            return self.turns[0]
-        speakers = ("Human", "Assistant")
-        return "\n\n".join(f"{speakers[n % 2]}: {text}" for n, text in enumerate(self.turns))
+        return joined(self.turns)
 
     @property
     def user_turns(self) -> tuple[str, ...]:
@@ -133,6 +131,14 @@ class AnchorRow:
             else:
                 found[worse, better] = -1
         return found
+
+
+def joined(turns: Sequence[str]) -> str:
+    """Return the one turn, or the conversation with its speakers named."""
+    if len(turns) == 1:
+        return turns[0]
+    speakers = ("Human", "Assistant")
+    return "\n\n".join(f"{speakers[n % 2]}: {text}" for n, text in enumerate(turns))
 
 
 def text_hash(text: str) -> bytes:

@@ -86,6 +86,15 @@ def chat_frame(tokenizer: PreTrainedTokenizerFast, **options: Any) -> ChatFrame:
     return frame
 
 
+def closed_frame(tokenizer: PreTrainedTokenizerFast) -> ChatFrame:
+    """Derive the frame of whole conversations: for a model that reads one and answers nothing.
+
+    Raises:
+        UserError: see `chat_frame`.
+    """
+    return chat_frame(tokenizer, add_generation_prompt=False)
+
+
 def template_ids(
     tokenizer: PreTrainedTokenizerFast,
     messages: Sequence[Message],
@@ -101,7 +110,7 @@ def _apply(
     **options: Any,  # noqa: ANN401
 ) -> Any:  # noqa: ANN401
     chat = [{"role": role, "content": content} for role, content in messages]
-    return tokenizer.apply_chat_template(chat, add_generation_prompt=True, **options)
+    return tokenizer.apply_chat_template(chat, **{"add_generation_prompt": True, **options})
 
 
 def _check(

@@ -9,7 +9,6 @@ before it answers anything a probe has to show that vLLM computes what the adapt
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
 from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
@@ -18,20 +17,30 @@ from typing import Any, Final, NamedTuple, Self
 
 from dynamicrubric.config import VerifierConfig
 from dynamicrubric.engines.access import EndpointConfig, EndpointPlace
-from dynamicrubric.engines.base import GenerateEngine, PromptTokenizer, Verifier
+from dynamicrubric.engines.base import ConstrainableEngine, PromptTokenizer, Verifier
 from dynamicrubric.engines.bill import Bill, bill_of
 from dynamicrubric.engines.chattokenizer import ChatTokenizer
 from dynamicrubric.engines.endpoint import Endpoint
 from dynamicrubric.engines.identity import EngineIdentity, probe_prompt
-from dynamicrubric.engines.models import Models, is_adapter
+from dynamicrubric.engines.models import Models
+from dynamicrubric.engines.nexttokens import ModelNextTokens
 from dynamicrubric.engines.noise import undecided_band
 from dynamicrubric.engines.openai import OpenAIEngine
 from dynamicrubric.engines.places import EnginePlaces
+from dynamicrubric.engines.rating import IdRater, Rater, check_alone_and_together
 from dynamicrubric.engines.reading import VerdictReading
 from dynamicrubric.engines.reference import probe_of
+from dynamicrubric.engines.room import Room, rank_of
+from dynamicrubric.engines.tokenengine import TokenEngine
 from dynamicrubric.engines.tokenizer import load_tokenizer
 from dynamicrubric.engines.transformers import TransformersEngine
-from dynamicrubric.engines.verifier import Reading, checked_verifier
+from dynamicrubric.engines.verifier import (
+    CPU_BUDGET,
+    GPU_BUDGET,
+    TOLERANCES,
+    Reading,
+    checked_verifier,
+)
 from dynamicrubric.engines.vllm import PROBE_TOLERANCE, VllmEngine
 from dynamicrubric.engines.vllm_process import VllmConfig
 from dynamicrubric.engines.vllm_server import VllmServer
@@ -39,6 +48,7 @@ from dynamicrubric.engines.vllm_view import VllmView
 from dynamicrubric.enginesettings import (
     GeneratorEngine,
     InProcess,
+    InProcessVerifier,
     OpenAI,
     OpenAIVerifier,
     OwnFrame,
@@ -49,7 +59,7 @@ from dynamicrubric.enginesettings import (
 )
 
 ENGINES_FILE: Final = "engines.json"
-"""In a step's artefact: which engines beside its own process answered, and what they were paid."""
+"""In a step's artefact: which engines answered in it, and what endpoints were paid."""
 _NEVER_ASKED: Final = 1 << 16
 """Room for verdicts of a role that gives none: no reason to refuse a frame that opens thinking."""
 _PROBE_TOKENS: Final = 257
@@ -59,7 +69,7 @@ _PROBE_TOKENS: Final = 257
 class Sampler(NamedTuple):
     """What samples completions, and what its prompts are rendered with."""
 
-    engine: GenerateEngine
+    engine: ConstrainableEngine
     tokenizer: PromptTokenizer
 
 
@@ -77,7 +87,7 @@ class Engines:
         self._places = places or EnginePlaces()
         self._stack = ExitStack()
         self._children: dict[tuple[str, int], VllmEngine] = {}
-        self._room: dict[tuple[str, int], int] = {}
+        self._room: dict[tuple[str, int], Room] = {}
         self._verifiers: dict[str, Verifier] = {}
         self._identities: list[EngineIdentity] = []
         self._paid: list[tuple[EndpointPlace, Endpoint]] = []
@@ -100,6 +110,8 @@ class Engines:
         settings: PolicyEngine,
         checkpoint: Path,
         here: TransformersEngine | None = None,
+        *,
+        constrained: bool = False,
     ) -> Sampler:
         """Return what samples for a role.
 
@@ -108,6 +120,7 @@ class Engines:
             settings: which engine.
             checkpoint: the role's folder.
             here: the checkpoint in this process, if the step has loaded it already.
+            constrained: whether completions will be kept to a schema.
 
         Raises:
             UserError: no interpreter of vLLM's environment.
@@ -115,17 +128,30 @@ class Engines:
         """
         if isinstance(settings, InProcess):
             engine = here or self.models.engine(checkpoint)
+            self.note(self.models.identity(role, checkpoint))
             return Sampler(engine, engine.tokenizer)
-        child, tokenizer = self._child(settings, _rank_of(checkpoint)), load_tokenizer(checkpoint)
+        child = self._child(settings, Room(rank_of(checkpoint), constrained))
+        tokenizer = load_tokenizer(checkpoint)
         view = VllmView(child, role, tokenizer, adapter=checkpoint, max_verdict_tokens=_NEVER_ASKED)
         model = here.model if here else self.models.load(checkpoint)
         prompt = child.probe_prompt()
         expected, base = probe_of(model, prompt), probe_of(self.models.base(), prompt)
         view.verify_adapter(expected, base, self._tolerance(settings.dtype))
-        self._identities.append(view.identity)
+        self.note(view.identity)
         return Sampler(view, tokenizer)
 
-    def make_room(self, settings: GeneratorEngine, checkpoint: Path) -> None:
+    def base_sampler(self) -> Sampler:
+        """Return the base as it is, in this process: a role that nobody has trained.
+
+        Raises:
+            UserError: there is no base.
+        """
+        tokenizer = load_tokenizer(self.models.base_folder)
+        return Sampler(TransformersEngine(self.models.base(), tokenizer), tokenizer)
+
+    def make_room(
+        self, settings: GeneratorEngine, checkpoint: Path, *, constrained: bool = False
+    ) -> None:
         """Say that a checkpoint will be sampled from later than the base is asked.
 
         The child that is opened for the base has room for the adapter then, and none is opened
@@ -134,14 +160,15 @@ class Engines:
         Args:
             settings: the engine that will sample.
             checkpoint: a folder with an adapter of the same rank.
+            constrained: whether completions will be kept to a schema.
         """
         if isinstance(settings, Vllm):
-            self._room[_format(settings)] = _rank_of(checkpoint)
+            self._room[_format(settings)] = Room(rank_of(checkpoint), constrained)
 
     def chat(self, settings: OpenAI) -> OpenAIEngine:
         """Return an endpoint's model as the generator; it takes conversations alone."""
         engine = OpenAIEngine(self._endpoint(settings.model), role="generator", top_logprobs=0)
-        self._identities.append(engine.identity)
+        self.note(engine.identity)
         return engine
 
     def verifier(self, settings: VerifierConfig) -> Verifier:
@@ -156,6 +183,33 @@ class Engines:
             self._verifiers[name] = self._open_verifier(settings)
         return self._verifiers[name]
 
+    def rater(self, settings: VerifierConfig) -> Rater:
+        """Return a language model as a judge that rates; its engine is a verifier's.
+
+        Raises:
+            UserError: an endpoint, interpreter or checkpoint that will not do, or an engine that
+                tells no probabilities.
+            InstrumentError: it cannot be reached, or has other weights than the base.
+        """
+        engine, floor = settings.engine, settings.coverage_floor
+        if isinstance(engine, InProcessVerifier):
+            tokenizer, model = self._tokenizer(engine), self.models.base()
+            budget = GPU_BUDGET if model.device.type == "cuda" else CPU_BUDGET
+            rater = IdRater(ModelNextTokens(model, tokenizer.pad_id, budget), tokenizer, floor)
+            check_alone_and_together(rater, 4 * TOLERANCES[model.dtype])  # of a scale of 1 to 5
+            return rater
+        # No band is measured: a rating has none.
+        opened = self.verifier(settings.model_copy(update={"undecided_band": 0.0}))
+        if isinstance(opened, OpenAIEngine):
+            return opened
+        assert isinstance(opened, TokenEngine)
+        return IdRater(opened, opened.tokenizer, floor)
+
+    def note(self, identity: EngineIdentity) -> None:
+        """Have an engine in the artefact's list of those that answered; each stands there once."""
+        if identity not in self._identities:
+            self._identities.append(identity)
+
     def spent(self) -> dict[str, float]:
         """Return what endpoints were paid since the last call, as metrics; none without any."""
         now = self._bill()
@@ -163,7 +217,7 @@ class Engines:
         return since.as_metrics() if self._paid else {}
 
     def write(self, out_dir: Path, *, with_cost: bool) -> None:
-        """Say in an artefact which engines beside this process made it; nothing if none did.
+        """Say in an artefact which engines answered in its making; nothing if none did.
 
         Args:
             out_dir: the artefact.
@@ -203,16 +257,19 @@ class Engines:
                 coverage_floor=settings.coverage_floor,
                 undecided_band=settings.undecided_band,
             )
-            return checked_verifier(self.models.base(), self._tokenizer(engine), packed)
+            verifier = checked_verifier(self.models.base(), self._tokenizer(engine), packed)
+            band = verifier.undecided_band
+            self.note(self.models.identity("verifier", undecided_band=band))
+            return verifier
         if settings.undecided_band is None:
             opened.reading = replace(reading, coverage_floor=0.0)
             opened.reading = replace(reading, undecided_band=undecided_band(opened))
-        self._identities.append(_with_band(opened.identity, opened.reading.undecided_band))
+        self.note(_with_band(opened.identity, opened.reading.undecided_band))
         return opened
 
     def _vllm_verifier(self, engine: VllmVerifier, reading: VerdictReading) -> VllmView:
         return VllmView(
-            self._child(engine, 0),
+            self._child(engine, Room()),
             "verifier",
             self._tokenizer(engine),
             reading=reading,
@@ -239,17 +296,18 @@ class Engines:
         template = {} if thinks is None else {"enable_thinking": thinks}
         return ChatTokenizer.load(self.models.base_folder, **template)
 
-    def _child(self, settings: Vllm, rank: int) -> VllmEngine:
+    def _child(self, settings: Vllm, needed: Room) -> VllmEngine:
         """Return the child that serves the base in these settings, with room for an adapter."""
         key = _format(settings)
-        rank = max(rank, self._room.get(key, 0))
-        if key in self._children and self._children[key].config.lora_rank >= rank:
+        needed = needed.union(self._room.get(key, Room()))
+        if key in self._children and Room.of(self._children[key].config).holds(needed):
             return self._children[key]
         config = VllmConfig(
             **self._places.vllm.model_dump(),
             dtype=settings.dtype,
             max_model_len=settings.max_model_len,
-            lora_rank=rank,
+            lora_rank=needed.rank,
+            constrained=needed.constrained,
         )
         child = VllmEngine.load(
             "base",
@@ -283,12 +341,3 @@ def _with_band(identity: EngineIdentity, band: float) -> EngineIdentity:
 def _format(settings: Vllm) -> tuple[str, int]:
     """Return what roles that share a child have in common."""
     return settings.dtype, settings.max_model_len
-
-
-def _rank_of(checkpoint: Path) -> int:
-    """Return the rank of an adapter."""
-    assert is_adapter(checkpoint), f"{checkpoint}: the config lets vLLM serve adapters alone"
-    config: Mapping[str, Any] = json.loads(
-        (checkpoint / "adapter_config.json").read_text(encoding="utf-8")
-    )
-    return int(config["r"])

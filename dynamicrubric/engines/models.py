@@ -16,8 +16,10 @@ from typing import TYPE_CHECKING, Any, Final, cast
 import torch
 from peft import LoraConfig, PeftModel, get_peft_model
 from transformers import PreTrainedModel
+from transformers import __version__ as transformers_version
 
 from dynamicrubric.engines.base import PromptTokenizer
+from dynamicrubric.engines.identity import EngineIdentity, checkpoint_hash
 from dynamicrubric.engines.tokenizer import load_tokenizer
 from dynamicrubric.engines.transformers import TransformersEngine, load_model
 from dynamicrubric.errors import UserError
@@ -58,6 +60,7 @@ class Models:
 
     files: BaseModelFiles | None = None
     _base: PreTrainedModel | None = field(default=None, repr=False)
+    _base_hash: str = field(default="", repr=False)
 
     @classmethod
     def over(cls, base: PreTrainedModel, files: BaseModelFiles) -> Models:
@@ -126,6 +129,24 @@ class Models:
         """Say where the base is, so that PEFT asks no hub for it when a checkpoint is saved."""
         model.peft_config[TRAINED].base_model_name_or_path = str(self._files().folder)
         return model
+
+    def identity(
+        self, role: str, directory: Path | None = None, **settings: object
+    ) -> EngineIdentity:
+        """Return which engine a model in this process is.
+
+        Args:
+            role: policy, generator or verifier.
+            directory: its checkpoint; None: the base.
+            settings: what else may move an answer.
+        """
+        if directory is not None and not is_adapter(directory):
+            checkpoint = checkpoint_hash(directory)
+        else:
+            self._base_hash = self._base_hash or checkpoint_hash(self.base_folder)
+            adapter = "" if directory is None else f"+{checkpoint_hash(directory)}"
+            checkpoint, settings = self._base_hash + adapter, {"dtype": self.dtype, **settings}
+        return EngineIdentity(role, checkpoint, f"transformers {transformers_version}", settings)
 
     def engine(self, directory: Path) -> TransformersEngine:
         """Load model and tokenizer of a checkpoint."""

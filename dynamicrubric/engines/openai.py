@@ -18,11 +18,19 @@ from dynamicrubric.engines.base import FinishReason, GenerateRequest, Generation
 from dynamicrubric.engines.endpoint import BadReply, Endpoint, LogprobsRefused
 from dynamicrubric.engines.identity import EngineIdentity
 from dynamicrubric.engines.pacing import Cost
+from dynamicrubric.engines.rating import (
+    RATING_TOKENS,
+    Rated,
+    RateRequest,
+    rating_of_tokens,
+    shared_cost,
+)
 from dynamicrubric.engines.reading import SampledToken, VerdictReading, add_up
 from dynamicrubric.engines.thinking import answer_of, without_thinking
 from dynamicrubric.errors import UserError
 from dynamicrubric.prompts.chat import Message
 from dynamicrubric.prompts.verifier import verifier_messages
+from dynamicrubric.ratings import Rating
 from dynamicrubric.types import Verdict
 from dynamicrubric.verdicts import UnscoredReason
 
@@ -154,6 +162,31 @@ class OpenAIEngine:
         ]
         replies = iter(self._ask(payloads, top=self._top))
         return [[self._verdict(next(replies)) for _ in request.criteria] for request in requests]
+
+    def rate(self, requests: Sequence[RateRequest]) -> list[Rated]:
+        """Return one rating for each request, in order; what they took is shared evenly.
+
+        Raises:
+            UserError: the endpoint refuses log-probabilities, or so many of them.
+            InstrumentError: the endpoint is down.
+        """
+        if not self._top:
+            raise UserError(
+                doing=f"rating with {self.endpoint.config.model!r} at {self.endpoint.host}",
+                got="top_logprobs = 0",
+                expected="the likeliest tokens' probabilities, which a rating is read from",
+            )
+        before, room = self.cost, max(RATING_TOKENS, self._max_verdict_tokens)
+        replies = self._ask([self._payload(r.messages, 0, room, 0.0) for r in requests], self._top)
+        ratings = [self._rating(*pair) for pair in zip(replies, requests, strict=True)]
+        return shared_cost(ratings, before, self.cost)
+
+    def _rating(self, reply: ChatReply | BadReply, request: RateRequest) -> Rating:
+        if isinstance(reply, BadReply):
+            return Rating.unscored(reply.reason)
+        if not reply.tokens or not _tokens_show_the_answer(reply):
+            return Rating.unscored(UnscoredReason.NO_USABLE_PROBABILITY)
+        return rating_of_tokens(reply.tokens, request.labels, self.reading.coverage_floor)
 
     def _payload(
         self, messages: Sequence[Message], seed: int, max_tokens: int, temperature: float

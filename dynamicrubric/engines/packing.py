@@ -16,7 +16,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Final
 
+LEAST_ROOM: Final = 8
+"""A pass has room for questions of this part of the budget, whatever its prefix takes: behind one
+that fills the budget each question would otherwise have a pass, and read the prefix again."""
 Key = tuple[int, int]
 """Which group, and which of its questions."""
 
@@ -126,7 +130,8 @@ def plan_layouts(groups: Sequence[Group], *, budget: int, fill: int) -> list[Lay
     Args:
         groups: the questions by response.
         budget: most tokens of one pass. A group beyond it is spread evenly over several, with its
-            prefix in each; a single question beyond it is a pass of its own.
+            prefix in each. A prefix that leaves less than 1 / `LEAST_ROOM` of it to questions gets
+            so much beside it, and a single question beyond that is a pass of its own.
         fill: a pass that has this many tokens takes no further group.
 
     For both, questions count as if no two began alike.
@@ -166,10 +171,19 @@ def plan_batches(groups: Sequence[Group], *, budget: int) -> list[Batch]:
     return [Batch(tuple(keys), tuple(rows[key] for key in keys)) for keys in batches]
 
 
+def room_behind(prefix: int, budget: int) -> int:
+    """Return how many tokens of questions a pass takes behind a prefix.
+
+    >>> room_behind(300, 8192), room_behind(16_000, 8192)
+    (7892, 1024)
+    """
+    return max(budget - prefix, budget // LEAST_ROOM, 1)
+
+
 def _parts(place: int, group: Group, budget: int) -> Iterator[list[Key]]:
     """Cut a group's questions into as few runs as fit behind its prefix, of about equal tokens."""
     lengths = [len(question) for question in group.questions]
-    room = max(budget - len(group.prefix), 1)
+    room = room_behind(len(group.prefix), budget)
     num_parts = -(-sum(lengths) // room)
     share = -(-sum(lengths) // max(num_parts, 1))
     part: list[Key] = []

@@ -6,8 +6,9 @@ the ids of all tokens that say yes or no, so that none is missing below the like
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import chain
@@ -203,6 +204,24 @@ class TokenEngine(ABC):
             for criterion in request.criteria
         ]
 
+    def next_probabilities(
+        self, prompts: Sequence[Sequence[int]], ids: Sequence[int]
+    ) -> list[Mapping[int, float] | str]:
+        """Return the probability of each id behind each prompt, or why there is none.
+
+        Raises:
+            UserError: more ids than can be asked for.
+        """
+        self._check_number(tuple(ids), "the labels of a rating")
+        asked = TokenSampling(0.0, 0.0, 1, _TOP, tuple(ids))
+        answers = self._complete_fitting([GenerateRequest(p, 0) for p in prompts], asked)
+        return [
+            answer.reason
+            if isinstance(answer, BadReply)
+            else {i: math.exp(p) for i, p in (answer.top[0] if answer.top else ())}
+            for answer in answers
+        ]
+
     def probe(self, prompt_ids: Sequence[int]) -> Probe:
         """Return the likeliest tokens after a prompt."""
         asked = TokenSampling(0.0, 0.0, 1, _TOP)
@@ -263,11 +282,15 @@ class TokenEngine(ABC):
             UserError: they are more than can be asked for.
         """
         ids = tuple(chain(*labels_of(self.tokenizer, self.reading.languages)))
+        self._check_number(ids, f"yes and no in {', '.join(self.reading.languages)}")
+        return ids
+
+    @staticmethod
+    def _check_number(ids: Sequence[int], what: str) -> None:
         if len(ids) > MAX_LABELS:
             raise UserError(
-                doing=f"asking for yes and no in {', '.join(self.reading.languages)} by token id",
+                doing=f"asking for {what} by token id",
                 got=f"{len(ids)} tokens that say so",
                 expected=f"at most {MAX_LABELS}, which is all that vLLM tells of in a place",
                 remedy="configure fewer languages, or the engine `transformers` for the verifier",
             )
-        return ids

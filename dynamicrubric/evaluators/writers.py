@@ -67,7 +67,12 @@ class KeptWriter:
 
     def __init__(self, kept: Mapping[str, Generation]) -> None:
         """Use the rubrics by prompt id."""
-        self._kept = kept
+        self.kept = kept
+
+    @staticmethod
+    def is_in(generator_dir: Path) -> bool:
+        """Say whether a generator's artefact keeps rubrics."""
+        return (generator_dir / KEPT_RUBRICS_FILE).is_file()
 
     @classmethod
     def load(cls, generator_dir: Path) -> KeptWriter:
@@ -97,14 +102,14 @@ class KeptWriter:
         rows = [
             {"prompt_id": prompt_id, "text": text.text, "finish_reason": text.finish_reason}
             | ({} if text.failure is None else {"failure": text.failure})
-            for prompt_id, text in self._kept.items()
+            for prompt_id, text in self.kept.items()
         ]
         lines = "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows)
         (generator_dir / KEPT_RUBRICS_FILE).write_text(lines, encoding="utf-8")
 
     def write(self, sets: Sequence[ResponseSet], seeds: Sequence[int]) -> list[Generation]:
         """Return each prompt's kept rubric; the sets and seeds change nothing."""
-        return [self._kept[s.prompt_id] for s in sets]
+        return [self.kept[s.prompt_id] for s in sets]
 
 
 def _kept(row: Mapping[str, str]) -> Generation:

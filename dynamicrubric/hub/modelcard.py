@@ -26,6 +26,14 @@ _REWARDS: Final[Mapping[str, str]] = {
     "static": "its score under the rubric that the generator wrote once for its prompt",
     "rule_based": "its score under one rubric that a person wrote for every prompt",
     "oracle": "its true quality; there was no rubric",
+    "static_implicit": "a language model's rating of it by a rubric written once for its prompt",
+    "scalar": "the sigmoid of a reward model's reward",
+    "scalar_set": "the sigmoid of the reward of a reward model that read its response set",
+    "geval": "a language model's rating of it (G-Eval)",
+    "flask": "a language model's ratings of it by the skills that its prompt takes (FLASK)",
+    "pairwise": "the share of comparisons with its response set that it won before a judge",
+    "length": "its length",
+    "random": "a number drawn at random",
 }
 _ROLES: Final[Mapping[str, str]] = {
     "policy": "A policy: it writes responses to prompts.",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import json
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, Literal
@@ -123,6 +124,8 @@ def _check(artefact: Artefact, role: Role) -> None:
         got = f"one made by the step {record.step}"
     elif not any(n.endswith(".safetensors") and is_pushed(n) for n in record.files):
         got = "one without weights as safetensors"
+    elif _is_reward_model(artefact.path):
+        got = "the reward model of an arm without a generator"
     else:
         return
     raise UserError(
@@ -131,6 +134,17 @@ def _check(artefact: Artefact, role: Role) -> None:
         expected=f"the checkpoint of a {role}",
         remedy=f"name a cell that has one, or the folder of one in {WARM_DIR}",
     )
+
+
+def _is_reward_model(folder: Path) -> bool:
+    """Whether a folder holds what takes the generator's place in an arm of a reward model."""
+    for name in ("config.json", "adapter_config.json"):
+        if (folder / name).is_file():
+            found = json.loads((folder / name).read_text(encoding="utf-8"))
+            kinds = [*(found.get("architectures") or []), str(found.get("task_type"))]
+            if any(kind.endswith(("ForSequenceClassification", "SEQ_CLS")) for kind in kinds):
+                return True
+    return False
 
 
 def _place(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from math import ceil
+from dataclasses import replace
 from pathlib import Path
 from typing import Final, NamedTuple
 
@@ -19,21 +19,25 @@ from dynamicrubric.preflight.lengths import Lengths, longest_texts
 from dynamicrubric.preflight.machine import Device, free_disk
 from dynamicrubric.preflight.memory import Memory, largest_phases
 from dynamicrubric.preflight.reach import reach_checks
+from dynamicrubric.preflight.relief import have_gib, relief
 from dynamicrubric.preflight.roles import (
     Arm,
+    Arms,
+    cache_checks,
     context_checks,
     judging_checks,
     ready_checks,
     served_checks,
 )
-from dynamicrubric.preflight.storage import TEXTS, planned_storage
+from dynamicrubric.preflight.storage import TEXTS, planned_storage, shown_gb
 from dynamicrubric.preflight.work import countable_plan, planned_work, timed
 
-GPU_SHARE: Final = 0.9
-"""Of a GPU's memory for tensors; the rest is for the CUDA context and for what the allocator cannot
-use. It is the share that vLLM takes unless told otherwise (`gpu_memory_utilization`)."""
 PROCESS_BYTES: Final = 0.6 * GIB
 """Main memory of a step's process before it has a model: Python, PyTorch, transformers, TRL."""
+
+
+SLOW_ON_CPUS: Final = 1e9
+"""Parameters beyond which a study on a CPU takes weeks."""
 
 
 class _Model(NamedTuple):
@@ -64,9 +68,7 @@ def preflight(config: Config, name: str, device: Device, root: Path) -> Report:
     storage = {}
     if model.size is not None:
         size = model.size
-        phases = largest_phases(
-            [Memory(size, config, arm.recipe, arm.lengths).phases() for arm in arms.values()]
-        )
+        phases = phases_of(config, arms, size, device)
         storage = dict(planned_storage(config, plan, size, work, model.stored))
     checks = [
         *batch_checks(config, recipes, device),
@@ -77,13 +79,25 @@ def preflight(config: Config, name: str, device: Device, root: Path) -> Report:
         *model.checks,
         # A small model is made to fit its texts.
         *(context_checks(arms, model.size.context) if model.size and not _is_small(config) else ()),
+        *(cache_checks(arms, config.runtime, model.size.cache_bytes) if model.size else ()),
         *judging_checks(arms),
-        *_memory(config, phases, device),
+        *_device(config, model.size, device),
+        *_memory(config, arms, model.size, phases, device),
         *_time(config, work),
         *_disk(storage, root),
     ]
     return Report(
         name, tuple(checks), model.size, model.source, lengths, phases, work, device.words, storage
+    )
+
+
+def phases_of(config: Config, arms: Arms, size: ModelSize, device: Device) -> tuple[Phase, ...]:
+    """Return each step's memory in the arm where it needs most, on a device."""
+    own = 0.0 if device.is_gpu else PROCESS_BYTES
+    found = [Memory(size, config, arm.recipe, arm.lengths).phases() for arm in arms.values()]
+    return tuple(
+        replace(phase, process=own, tasks=tasks_on_one(config.runtime, device, phase.step))
+        for phase in largest_phases(found)
     )
 
 
@@ -100,8 +114,7 @@ def _model(config: Config, ask_hub: bool) -> _Model:
         found = find_config(backbone, ask_hub=ask_hub)
         size = measure_model(found.config, torch_dtype(backbone.dtype), backbone.lora)
     except UserError as error:
-        got = f"{error.doing}: {error.got}; expected {error.expected}"
-        return _Model(None, "", None, [Check("backbone", "problem", got, error.remedy or "")])
+        return _Model(None, "", None, [Check.refused("backbone", error)])
     checks = [
         Check("backbone", "problem", one, "copy the number of config.json") for one in found.wrong
     ]
@@ -113,53 +126,49 @@ def _sources(config: Config, plan: Plan) -> Iterator[Check]:
     try:
         expand(config)
     except UserError as error:
-        yield Check("sources", "problem", f"{error.doing}: {error.got}", error.remedy or "")
+        yield Check.refused("sources", error)
         return
     yield Check("sources", "ok", f"{len(plan.cells)} cells to train, {len(plan.starts)} to measure")
 
 
-def _memory(config: Config, phases: Sequence[Phase], device: Device) -> Iterator[Check]:
-    """Compare each step with the memory of what it runs on."""
-    if not phases:
+def _device(config: Config, size: ModelSize | None, device: Device) -> Iterator[Check]:
+    """Say what tasks run on, and what is slow there."""
+    if device.is_gpu:
+        slow = _dtype(config) == "bfloat16" and not device.has_bfloat16
+        found = f"{device.words}{', which computes bfloat16 slowly' if slow else ''}"
+        yield Check("device", "note" if slow else "ok", found, "use a newer one" if slow else "")
+    elif size is not None and size.num_params > SLOW_ON_CPUS:
+        found = f"{device.words}: {size.num_params / 1e9:.1f}G parameters are slow there"
+        yield Check("device", "note", found, "use a machine with a GPU")
+    else:
+        yield Check("device", "ok", device.words)
+
+
+def _memory(
+    config: Config, arms: Arms, size: ModelSize | None, phases: Sequence[Phase], device: Device
+) -> Iterator[Check]:
+    """Compare each step with the memory of what it runs on; each that does not fit has its own."""
+    if size is None:
         return
-    fixed = 0.0 if device.is_gpu else PROCESS_BYTES
-    have = device.bytes * (GPU_SHARE if device.is_gpu else 1.0)
-    many = {phase.step: tasks_on_one(config.runtime, device, phase.step) for phase in phases}
-    needs = {phase.step: many[phase.step] * (phase.total + fixed) for phase in phases}
-    worst = max(phases, key=lambda phase: needs[phase.step])
-    need, tasks = needs[worst.step], many[worst.step]
-    whose = "processes" if not device.is_gpu and config.runtime.processes > 1 else "tasks"
-    several = f"{tasks} {whose} at a time: " if tasks > 1 else ""
-    found = (
-        f"{several}{worst.step} needs {need / GIB:.1f} GiB ({worst.highest}); "
-        f"{have / GIB:.1f} GiB to be had"
+    have = have_gib(device)
+    too_large = [phase for phase in phases if phase.all > have]
+    for phase in too_large:
+
+        def with_(changed: Config, step: str = phase.step) -> Phase:
+            return next(p for p in phases_of(changed, arms, size, device) if p.step == step)
+
+        yield Check("memory", "problem", _needs(phase, have), relief(config, phase, have, with_))
+    if not too_large:
+        worst = max(phases, key=lambda phase: phase.all)
+        yield Check("memory", "ok", _needs(worst, have))
+
+
+def _needs(phase: Phase, have: float) -> str:
+    several = f"{phase.tasks} x {phase.one:.2f} = " if phase.tasks > 1 else ""
+    return (
+        f"{phase.step} needs {several}{phase.all:.2f} GiB ({phase.highest}); "
+        f"{have:.2f} GiB to be had"
     )
-    too_large = [phase for phase in phases if needs[phase.step] > have]
-    largest = max(phase.total for phase in phases)
-    change = _relief(config, too_large, tasks, largest) if too_large else ""
-    yield Check("memory", "problem" if too_large else "ok", found, change)
-    if device.is_gpu and _dtype(config) == "bfloat16" and not device.has_bfloat16:
-        yield Check("memory", "note", "this GPU computes bfloat16 slowly", "use a newer one")
-
-
-def _relief(config: Config, too_large: Sequence[Phase], tasks: int, largest: float) -> str:
-    """Say what would make steps fit, the settings that do most first."""
-    runtime = config.runtime
-    ways = []
-    passes = [phase for phase in too_large if phase.highest == "forward and backward"]
-    if passes and not runtime.recompute_activations:
-        ways.append("set runtime.recompute_activations")
-    if any(not phase.step.startswith("warm") for phase in passes) and runtime.rows_per_pass != 1:
-        ways.append("set runtime.rows_per_pass, to 1 at the least")
-    if any(phase.step.startswith("warm") for phase in passes):
-        ways.append("lower the warm start's batch_size or world.max_shown_letters")
-    if tasks > 1:
-        ways.append("lower runtime.slots" if runtime.slots > 1 else "lower runtime.processes")
-    if _dtype(config) == "float32" and not _is_small(config):
-        ways.append("set backbone.dtype to bfloat16")
-    ways.append(f"use a GPU of {ceil(largest / GPU_SHARE / GIB)} GiB or more for each task")
-    ways.append("shorten texts (max_tokens, world.max_prompt_letters)")
-    return "; or ".join(ways)
 
 
 def _is_small(config: Config) -> bool:
@@ -195,8 +204,9 @@ def _disk(storage: dict[str, float], root: Path) -> Iterator[Check]:
         return
     have, texts = free_disk(root), storage[TEXTS]
     need = sum(storage.values()) - texts
+    weights = sum(shown_gb(size) for name, size in storage.items() if name != TEXTS)
     found = (
-        f"{need / 1e9:.1f} GB of checkpoints and weights, texts of at most {texts / 1e9:.1f} GB; "
+        f"{weights:.1f} GB of checkpoints and weights, texts of at most {shown_gb(texts):.1f} GB; "
         f"{have / 1e9:.1f} GB free"
     )
     change = "free space, or choose fewer arms, seeds or rounds to run"

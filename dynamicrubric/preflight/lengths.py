@@ -14,6 +14,8 @@ LETTERS_PER_TOKEN: Final = 3.0
 token; code, names and other languages fewer. Text of fewer than three is longer than said here."""
 FRAME_TOKENS: Final = 64
 """Most tokens of a chat frame around one message (a Llama 3 system turn with dates has 40)."""
+MAX_CRITERION_LETTERS: Final = 300
+"""Of a valid criterion (`rubrics.parse_rubric`)."""
 _POSTCARD_LETTERS: Final = 160  # about forty words of them
 
 
@@ -26,6 +28,7 @@ class Lengths(NamedTuple):
         generator_in: what the generator reads: a prompt and, if it sees it, the response set.
         generator_out: what it writes.
         judged: a prompt and a response, as the verifier reads them before the criteria.
+        asked: the questions of one rubric, as it reads them behind these.
         warm_policy: a text of the policy's warm start; 0 where there is none.
         warm_generator: a text of the generator's.
     """
@@ -35,6 +38,7 @@ class Lengths(NamedTuple):
     generator_in: int
     generator_out: int
     judged: int
+    asked: int
     warm_policy: int
     warm_generator: int
 
@@ -53,6 +57,7 @@ def longest_texts(config: Config, recipe: RecipeConfig) -> Lengths:
             generator_in=prompt + 4 + sees,
             generator_out=recipe.generator.max_tokens,
             judged=0,
+            asked=0,
             warm_policy=prompt + 4 + card,
             warm_generator=prompt + 4 + size * (card + 2) + recipe.generator.max_tokens,
         )
@@ -60,6 +65,9 @@ def longest_texts(config: Config, recipe: RecipeConfig) -> Lengths:
     asked = prompt + _tokens(_letters_of("generator"))
     shown = size * (_tokens(len("Response 9:\n\n\n")) + written)
     warm = size * _tokens(len("Response 9:\n\n\n") + world.max_shown_letters)
+    criteria = min(
+        recipe.generator.max_tokens, recipe.max_rubric_items * _tokens(MAX_CRITERION_LETTERS)
+    )
     answer = max(written, _tokens(world.max_response_letters))
     return Lengths(
         policy_in=prompt,
@@ -67,6 +75,7 @@ def longest_texts(config: Config, recipe: RecipeConfig) -> Lengths:
         generator_in=asked + (shown if recipe.evaluator == "dynamic" else 0),
         generator_out=recipe.generator.max_tokens,
         judged=prompt + _tokens(_letters_of("verifier")) + answer,
+        asked=criteria + recipe.max_rubric_items * FRAME_TOKENS,
         warm_policy=0,
         warm_generator=asked + warm + FRAME_TOKENS * recipe.max_rubric_items,
     )

@@ -12,13 +12,21 @@ from typing import Final
 
 from dynamicrubric.config import Config, PretrainedConfig, RecipeConfig
 from dynamicrubric.engines.meta import ModelSize
+from dynamicrubric.engines.packing import room_behind
 from dynamicrubric.engines.transformers import MAX_BATCH_LOGITS, MAX_BATCH_ROWS, MAX_BATCH_TOKENS
 from dynamicrubric.engines.verifier import GPU_BUDGET
-from dynamicrubric.preflight.facts import Phase
+from dynamicrubric.enginesettings import Vllm, VllmVerifier
+from dynamicrubric.evaluatorkinds import KEEPS_RUBRICS
+from dynamicrubric.preflight.facts import GIB, Phase
 from dynamicrubric.preflight.lengths import Lengths
 from dynamicrubric.preflight.work import num_prompts
 
 FLOAT32: Final = 4
+DTYPE_BYTES: Final = {"float32": 4, "bfloat16": 2, "float16": 2}
+VLLM_TOKENS: Final = 8192
+"""Tokens that vLLM runs at once on a GPU unless told otherwise (`max_num_batched_tokens`)."""
+PROBE_TOKENS: Final = 257
+"""Longest prompt that a probe of vLLM's weights is compared on."""
 ADAM_BYTES: Final = 8
 """Adam keeps two float32 numbers a parameter (Kingma and Ba, arXiv 1412.6980, algorithm 1)."""
 SAMPLER_BYTES: Final = 4 + 3 * 8
@@ -94,7 +102,7 @@ class Memory:
     @property
     def _keeps(self) -> bool:
         """Whether rubrics are written once and kept: in round 1, and in round 0 to measure P_0."""
-        return self.recipe.evaluator == "static"
+        return self.recipe.evaluator in KEEPS_RUBRICS
 
     def _warm_start(self, role: str) -> Phase | None:
         settings = getattr(self.config.warm_start, role)
@@ -113,16 +121,20 @@ class Memory:
         )
 
     def _sampling(self) -> Phase:
-        moments = self._sample("policy", num_prompts(self.config)[0] * self._set_size)
-        return Phase("sample_responses", self._base, self._role, 0.0, 0.0, moments)
+        moments = self._write("policy", num_prompts(self.config)[0] * self._set_size)
+        served = self._served("policy")
+        return Phase("sample_responses", self._base, self._role, 0.0, 0.0, moments, served=served)
 
     def _train_generator(self) -> Phase:
         generator = self.recipe.generator
         copies = 2 if generator.kl_beta else 1
         requests = generator.batch_size // self.config.runtime.processes
+        writer: tuple[str, ...] = ()
         if self._keeps:  # then the trained one is loaded once more, and writes for every prompt
             copies += 1
-            requests = max(requests, sum(num_prompts(self.config)))
+            writer = ("generator",)
+            if not self._in_vllm("generator"):
+                requests = max(requests, sum(num_prompts(self.config)))
         moments = {
             **self._sample("generator", requests),
             **self._verdicts(generator.group_size),
@@ -131,13 +143,20 @@ class Memory:
             ),
         }
         return Phase(
-            "train_generator", self._base, 0.0, copies * self._role, self._training, moments
+            "train_generator",
+            self._base,
+            0.0,
+            copies * self._role,
+            self._training,
+            moments,
+            served=self._served("verifier", *writer),
         )
 
     def _write_rubrics(self) -> Phase:
         """Return round 1 of an untrained generator whose rubrics are kept."""
-        moments = self._sample("generator", sum(num_prompts(self.config)))
-        return Phase("train_generator", self._base, 0.0, self._role, 0.0, moments)
+        moments = self._write("generator", sum(num_prompts(self.config)))
+        served = self._served("generator")
+        return Phase("train_generator", self._base, 0.0, self._role, 0.0, moments, served=served)
 
     def _train_policy(self) -> Phase:
         policy = self.recipe.policy
@@ -146,7 +165,7 @@ class Memory:
         moments = {
             **self._sample("policy", policy.batch_size // processes),
             **(
-                self._sample("generator", policy.prompts_per_step // processes)
+                self._write("generator", policy.prompts_per_step // processes)
                 if self._writes
                 else {}
             ),
@@ -157,7 +176,13 @@ class Memory:
         }
         generator = self._role if self._writes else 0.0
         return Phase(
-            "train_policy", self._base, copies * self._role, generator, self._training, moments
+            "train_policy",
+            self._base,
+            copies * self._role,
+            generator,
+            self._training,
+            moments,
+            served=self._served("verifier", *(("generator",) if self._writes else ())),
         )
 
     def _evaluate(self) -> Phase:
@@ -165,17 +190,48 @@ class Memory:
         sets = heldout * self.config.evaluation.sets_per_prompt
         loads = self._writes or self._keeps
         moments = {
-            **self._sample("policy", sets * self._set_size),
-            **(self._sample("generator", sets if self._writes else heldout) if loads else {}),
+            **self._write("policy", sets * self._set_size),
+            **(self._write("generator", sets if self._writes else heldout) if loads else {}),
             **self._verdicts(1),
             "log-probabilities": self._logprobs(),
         }
         generator = self._role if loads else 0.0
-        return Phase("evaluate_round", self._base, 2 * self._role, generator, 0.0, moments)
+        served = self._served("policy", "verifier", *(("generator",) if loads else ()))
+        return Phase(
+            "evaluate_round", self._base, 2 * self._role, generator, 0.0, moments, served=served
+        )
 
     @property
     def _set_size(self) -> int:
         return self.recipe.responses_per_set
+
+    def _in_vllm(self, role: str) -> bool:
+        return isinstance(getattr(self.recipe, role).engine, Vllm | VllmVerifier)
+
+    def _served(self, *roles: str) -> float:
+        """Return what vLLM's children of a step hold; roles in one format share one.
+
+        Weights, room for an adapter, the cache that `runtime` gives it, and a layer's activations
+        of as many tokens as run at once.
+        """
+        engines = [getattr(self.recipe, role).engine for role in roles if self._in_vllm(role)]
+        judges = self.recipe.verifier.kind == "language_model"
+        if not judges:
+            engines = [engine for engine in engines if not isinstance(engine, VllmVerifier)]
+        formats = {(engine.dtype, engine.max_model_len) for engine in engines}
+        size = self.size
+        return sum(
+            (size.num_params + size.num_adapter_params) * DTYPE_BYTES[dtype]
+            + self.config.runtime.vllm.kv_cache_gib * GIB
+            + VLLM_TOKENS * size.layer_bytes
+            for dtype, _ in formats
+        )
+
+    def _write(self, role: str, requests: int) -> dict[str, float]:
+        """Return a batch of a role that is not in training; vLLM's is in its child's account."""
+        if self._in_vllm(role):
+            return {f"probe, {role}": PROBE_TOKENS * self.size.layer_bytes}
+        return self._sample(role, requests)
 
     def _sample(self, role: str, requests: int) -> dict[str, float]:
         """Return a batch's keys and values, and its prompts' pass or its sampler on top."""
@@ -189,16 +245,17 @@ class Memory:
     def _verdicts(self, num_rubrics: int) -> dict[str, float]:
         """Return a packed pass: its row's activations, and the largest block's scores in float32.
 
-        A block (`engines.packed`) is one response with the questions of all rubrics about it, no
-        longer together than the rubrics; a response beyond the budget has one question a pass.
+        A block (`engines.packed`) is one response with the questions of all rubrics about it, or as
+        many of them as there is room for behind it.
         """
-        if self.recipe.verifier.kind != "language_model":
+        if self.recipe.verifier.kind != "language_model" or self._in_vllm("verifier"):
             return {}
         budget, judged = GPU_BUDGET.tokens, self.lengths.judged
-        prefix = min(judged, budget // 2)
-        asked = min(num_rubrics * self.lengths.generator_out, budget - prefix)
-        pairs = max(prefix * asked, judged * QUESTION_TOKENS)
-        tokens = max(budget, judged + QUESTION_TOKENS)
+        prefixes = {judged, min(judged, budget // 2)}  # the most pairs, if shorter ones are judged
+        room = {prefix: max(room_behind(prefix, budget), QUESTION_TOKENS) for prefix in prefixes}
+        asked = num_rubrics * self.lengths.asked
+        pairs = max(prefix * min(asked, room[prefix]) for prefix in prefixes)
+        tokens = max(budget, judged + room[judged])
         scores = self.size.num_heads * pairs * FLOAT32
         return {"verdicts": tokens * self.size.layer_bytes + scores}
 

@@ -45,7 +45,7 @@ def reach_checks(config: Config, arms: Arms, root: Path) -> tuple[list[Check], b
     try:
         wanted = hub_names(config)
     except UserError as error:
-        return [*found, Check("endpoints", "problem", str(error))], False
+        return [*found, Check.refused("endpoints", error)], False
     if not wanted:
         return found, False
     problem = _why_no_hub()

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from math import ceil
 from typing import Final, NamedTuple
 
 from dynamicrubric.config import RecipeConfig, RuntimeConfig
+from dynamicrubric.engines.packing import room_behind
 from dynamicrubric.engines.ready import check_ready
 from dynamicrubric.engines.verifier import GPU_BUDGET
 from dynamicrubric.enginesettings import Vllm
 from dynamicrubric.errors import UserError
+from dynamicrubric.evaluatorkinds import KEEPS_RUBRICS, RATED, SCORED
 from dynamicrubric.plan import Plan
-from dynamicrubric.preflight.facts import Check, of_arms
+from dynamicrubric.preflight.facts import GIB, Check, of_arms
 from dynamicrubric.preflight.lengths import Lengths
 
 ROLES: Final = ("policy", "generator", "verifier")
@@ -32,8 +35,9 @@ class Arm(NamedTuple):
         """Say whether the arm asks a model in this role."""
         evaluator = self.recipe.evaluator
         if role == "generator":
-            return evaluator in ("dynamic", "static")
-        judges = self.recipe.verifier.kind == "language_model" and evaluator != "oracle"
+            return evaluator == "dynamic" or evaluator in KEEPS_RUBRICS
+        asks_none = evaluator == "oracle" or evaluator in SCORED - RATED
+        judges = self.recipe.verifier.kind == "language_model" and not asks_none
         return role == "policy" or judges
 
 
@@ -47,9 +51,7 @@ def ready_checks(plan: Plan, runtime: RuntimeConfig) -> Iterator[Check]:
         try:
             check_ready([cell.recipe], runtime)
         except UserError as error:
-            expected = f"; expected {error.expected}" if error.expected else ""
-            got = f"{error.doing}: {error.got}{expected}"
-            found[Check("engines", "problem", got, error.remedy or "")] = None
+            found[Check.refused("engines", error)] = None
     yield from found
 
 
@@ -64,8 +66,7 @@ def _served(arm: Arm) -> Iterator[Check]:
         if not arm.has(role) or kind == "transformers":
             continue
         if kind == "vllm":
-            again = "the weights again, and runtime.vllm.kv_cache_gib"
-            yield Check("engines", "note", f"{role}: vLLM's child holds {again}; not counted here")
+            yield Check("engines", "ok", f"{role}: vLLM, a child process beside the task")
         else:
             yield Check("engines", "note", f"{role}: {kind}, elsewhere; counted as if it were here")
 
@@ -138,6 +139,30 @@ def _longest(arm: Arm, role: str) -> tuple[int, str]:
     return lengths.judged + thinking, "world.max_response_letters or world.max_prompt_letters"
 
 
+def cache_checks(arms: Arms, runtime: RuntimeConfig, token_bytes: float) -> Iterator[Check]:
+    """Compare vLLM's cache with one text as long as it may be, without room for which it ends.
+
+    Args:
+        arms: the arms that are run.
+        runtime: how large the cache is.
+        token_bytes: keys and values of one token.
+    """
+    engines = [
+        getattr(arm.recipe, role).engine for arm in arms.values() for role in ROLES if arm.has(role)
+    ]
+    longest = max((one.max_model_len for one in engines if isinstance(one, Vllm)), default=0)
+    need, have = longest * token_bytes / GIB, runtime.vllm.kv_cache_gib
+    if not longest:
+        return
+    found = (
+        f"vLLM's cache: {need:.2f} GiB for one text of {longest:,} tokens (engine.max_model_len), "
+        f"{have:.2f} GiB to be had (runtime.vllm.kv_cache_gib)"
+    )
+    fits = need <= have
+    change = f"raise runtime.vllm.kv_cache_gib to {ceil(need)} or more, or lower max_model_len"
+    yield Check("context", "ok" if fits else "problem", found, "" if fits else change)
+
+
 def judging_checks(arms: Arms) -> Iterator[Check]:
     """Say where packed verdicts do not save the reading."""
     judged = [
@@ -150,5 +175,6 @@ def judging_checks(arms: Arms) -> Iterator[Check]:
             "verdicts",
             "note",
             f"a prompt and response of up to {max(judged):,} tokens: one beyond "
-            f"{GPU_BUDGET.tokens:,} is read again for each criterion",
+            f"{GPU_BUDGET.tokens:,} is read again for every "
+            f"{room_behind(max(judged), GPU_BUDGET.tokens):,} tokens of criteria",
         )

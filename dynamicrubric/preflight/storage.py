@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from math import ceil
 from typing import Final
 
 from dynamicrubric.config import Config, PretrainedConfig
@@ -21,6 +22,15 @@ TEXTS: Final = "texts"
 """The part that is a bound: what is sampled may be shorter."""
 KEPT_CHECKPOINTS: Final = 3
 """Of a training under way: the two that are kept, and the one that is being written."""
+
+
+def shown_gb(size: float) -> float:
+    """Return bytes as GB, rounded up to what is shown, so that parts add up.
+
+    >>> shown_gb(0.0), shown_gb(1.0), shown_gb(1.5e9)
+    (0.0, 0.1, 1.5)
+    """
+    return ceil(size / 1e8) / 10
 
 
 def planned_storage(

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+from math import ceil
 from typing import TYPE_CHECKING, Final
 
-from dynamicrubric.planview import duration
-from dynamicrubric.preflight.facts import GIB, Phase, Report, Work
+from dynamicrubric.preflight.facts import PARTS, Report, Work
+from dynamicrubric.preflight.storage import TEXTS, shown_gb
+from dynamicrubric.preflight.work import total_work
 
 if TYPE_CHECKING:
     from rich.console import Console
     from rich.table import Table
 
+_COLUMNS: Final = {name: name for name in PARTS} | {"served": "vLLM", "highest": "on top"}
 _MARKS: Final = {"ok": "ok", "note": "note", "problem": "PROBLEM"}
 
 
@@ -32,6 +35,8 @@ def print_report(report: Report, console: Console) -> None:
         )
         console.print(_memory_table(report))
     console.print(_work_table(report))
+    if report.storage:
+        console.print(_disk_table(report))
     console.print(_checks_table(report))
     number = len(report.problems)
     verdict = "It can run here." if not number else f"It cannot run here: {_problems(number)}."
@@ -52,41 +57,77 @@ def _table(title: str, *columns: str, left: int = 1) -> Table:
 
 
 def _memory_table(report: Report) -> Table:
+    shown = [
+        n
+        for n, name in enumerate(PARTS)
+        if name not in ("process", "served") or any(getattr(phase, name) for phase in report.phases)
+    ]
     table = _table(
-        f"Memory of one task at most, GiB ({report.device})",
-        "step", "base, verifier", "policy", "generator", "gradients, Adam", "on top", "total", "at",
+        f"Memory at most, GiB, parts rounded up ({report.device})",
+        "step", *(_COLUMNS[PARTS[n]] for n in shown), "a task", "tasks", "all", "at",
     )  # fmt: skip
     table.columns[-1].justify = "left"
     for phase in report.phases:
-        table.add_row(*_memory_row(phase))
+        parts = [phase.parts[n] for n in shown]
+        numbers = [*map(_gib, (*parts, phase.one)), str(phase.tasks), _gib(phase.all)]
+        table.add_row(phase.step, *numbers, phase.highest)
     return table
 
 
-def _memory_row(phase: Phase) -> list[str]:
-    numbers = (phase.base, phase.policy, phase.generator, phase.training)
-    top = phase.moments[phase.highest]
-    return [phase.step, *map(_gib, (*numbers, top, phase.total)), phase.highest]
-
-
 def _gib(size: float) -> str:
-    return f"{size / GIB:.2f}" if size else "-"
+    return f"{size:.2f}" if size else "-"
 
 
 def _work_table(report: Report) -> Table:
     table = _table(
         "Work of the whole plan, at most (every text as long as it may be)",
-        "step", "runs", "completions", "tokens read", "written", "verdicts", "time",
+        "step", "runs", "completions", "tokens read", "written", "verdicts", "verifier reads",
+        "time",
     )  # fmt: skip
     for one in report.work:
-        numbers = (one.completions, one.tokens_read, one.tokens_written, one.verdicts)
-        table.add_row(one.step, str(one.runs), *map(_count, numbers), _time(one))
+        table.add_row(*_work_row(one), _time(one))
+    if report.work:
+        table.add_section()
+        everything = total_work(report.work, "total")
+        minutes = [minutes_of(one.seconds) for one in report.work if one.seconds is not None]
+        known = len(minutes) == len(report.work)
+        table.add_row(*_work_row(everything), _clock(sum(minutes)) if known else "unknown")
     return table
+
+
+def _work_row(one: Work) -> list[str]:
+    names = ("runs", "completions", "tokens_read", "tokens_written", "verdicts", "tokens_judged")
+    return [one.step, *(f"{getattr(one, name):,}" for name in names)]
 
 
 def _time(work: Work) -> str:
     if work.seconds is None:
         return "unknown"
-    return f"{duration(work.seconds)} (from {work.based_on} earlier)"
+    return f"{_clock(minutes_of(work.seconds))} (from {work.based_on} earlier)"
+
+
+def minutes_of(seconds: float) -> int:
+    """Return whole minutes, begun ones counted."""
+    return ceil(seconds / 60)
+
+
+def _clock(minutes: int) -> str:
+    """Return hours and minutes.
+
+    >>> _clock(1), _clock(125)
+    ('0:01', '2:05')
+    """
+    return f"{minutes // 60}:{minutes % 60:02}"
+
+
+def _disk_table(report: Report) -> Table:
+    table = _table("Disk, GB; parts rounded up", "for", "GB")
+    parts = {name: shown_gb(size) for name, size in report.storage.items()}
+    for name, size in parts.items():
+        table.add_row(f"{name}, at most" if name == TEXTS else name, f"{size:.1f}")
+    table.add_section()
+    table.add_row("total", f"{sum(parts.values()):.1f}")
+    return table
 
 
 def _checks_table(report: Report) -> Table:

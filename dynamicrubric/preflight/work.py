@@ -9,16 +9,24 @@ from __future__ import annotations
 
 import json
 import statistics
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
+from math import ceil
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 from dynamicrubric.config import Config, LanguageConfig
+from dynamicrubric.engines.packing import room_behind
+from dynamicrubric.evaluatorkinds import KEEPS_RUBRICS, SCORED
 from dynamicrubric.plan import RUNS_DIR, WARM_DIR, Cell, Plan, expand
 from dynamicrubric.preflight.facts import Work
 from dynamicrubric.preflight.lengths import Lengths
 from dynamicrubric.worlds.postcards.prompts import all_prompts
+
+ROLES: Final = ("policy", "generator")
+WARM_START: Final = "warm_start"
+PACKED_TOKENS: Final = 8192
+"""Of a packed pass on a GPU (`engines.verifier.GPU_BUDGET`; a test says that it is)."""
 
 
 def countable_plan(config: Config) -> Plan:
@@ -42,19 +50,37 @@ def num_prompts(config: Config) -> tuple[int, int]:
 
 
 def planned_work(config: Config, plan: Plan, lengths: Lengths) -> tuple[Work, ...]:
-    """Return what all cells of a plan do, by step."""
+    """Return what the warm starts and all cells of a plan do, by step."""
     found: dict[str, Work] = {}
     for cell in (*plan.starts.values(), *plan.cells.values()):
         for work in _cell_work(cell, num_prompts(config), config.world.num_anchors, lengths):
             before = found.get(work.step)
-            found[work.step] = _sum(before, work) if before else work
+            found[work.step] = total_work((before, work), work.step) if before else work
     order = ("sample_responses", "train_generator", "train_policy", "evaluate_round")
-    return tuple(found[step] for step in order if step in found)
+    return (*_warm_starts(config, lengths), *(found[step] for step in order if step in found))
 
 
-def _sum(first: Work, second: Work) -> Work:
-    names = ("runs", "completions", "tokens_read", "tokens_written", "verdicts")
-    return replace(first, **{name: getattr(first, name) + getattr(second, name) for name in names})
+def total_work(parts: Sequence[Work], name: str) -> Work:
+    """Add up; the time is unknown if that of a part is."""
+    names = ("runs", "completions", "tokens_read", "tokens_written", "verdicts", "tokens_judged")
+    seconds = [one.seconds for one in parts]
+    known = [value for value in seconds if value is not None]
+    counts = Work(name, *(sum(getattr(one, name) for one in parts) for name in names))
+    return replace(
+        counts,
+        seconds=sum(known) if len(known) == len(seconds) else None,
+        based_on=sum(one.based_on for one in parts),
+    )
+
+
+def _warm_starts(config: Config, lengths: Lengths) -> Iterator[Work]:
+    """Yield each warm start, whose texts are read and trained on, not sampled."""
+    for role in ROLES:
+        settings = getattr(config.warm_start, role)
+        if settings.steps:
+            texts = settings.steps * settings.batch_size
+            length = getattr(lengths, f"warm_{role}")
+            yield Work(f"{WARM_START} {role}", 1, 0, texts * length, 0, 0)
 
 
 def _cell_work(
@@ -62,66 +88,96 @@ def _cell_work(
 ) -> Iterator[Work]:
     recipe = cell.recipe
     size, evaluator = recipe.responses_per_set, recipe.rubrics.evaluator
-    # An oracle's reward is the true quality: there is nothing to judge.
-    items = 0 if evaluator == "oracle" else recipe.rubrics.max_items
+    # An oracle's reward is the true quality, and other scores take no verdicts.
+    items = 0 if evaluator == "oracle" or evaluator in SCORED else recipe.rubrics.max_items
     policy, generator = recipe.policy_training, recipe.generator_training
     if policy is not None:
         yield _work("sample_responses", lengths, policy=prompts[0] * size)
-    kept = sum(prompts) if evaluator == "static" and recipe.round == 1 else 0
+    kept = sum(prompts) if evaluator in KEEPS_RUBRICS and recipe.round == 1 else 0
     if generator is not None or kept:
         steps = generator.steps * generator.prompts_per_step if generator else 0
-        rubrics = steps * generator.group_size if generator else 0
-        asked = rubrics * items * (size + num_anchors)
-        yield _work("train_generator", lengths, generator=rubrics + kept, verdicts=asked)
+        group = generator.group_size if generator else 0
+        yield _work(
+            "train_generator",
+            lengths,
+            generator=steps * group + kept,
+            judged=steps * (size + num_anchors),
+            rubrics=group,
+            items=items,
+        )
     if policy is not None:
         sets = policy.steps * policy.prompts_per_step
         yield _work(
             "train_policy",
             lengths,
             policy=sets * size,
-            generator=sets if evaluator == "dynamic" else 0,
-            verdicts=sets * size * items,
+            generator=sets * recipe.rubrics.orders if evaluator == "dynamic" else 0,
+            judged=sets * size,
+            items=items,
         )
     sets = prompts[1] * recipe.evaluation.sets_per_prompt
+    shown = sets * recipe.rubrics.orders
     measured = size * (1 if cell.before is None else 2)  # also the sets of the round before
     yield _work(
         "evaluate_round",
         lengths,
         policy=sets * size,
-        generator=_measured_rubrics(evaluator, recipe.round, sets, prompts[1]),
-        verdicts=sets * items * (measured + num_anchors),
+        generator=_measured_rubrics(evaluator, recipe.round, shown, prompts[1]),
+        judged=sets * (measured + num_anchors),
+        items=items,
     )
 
 
 def _measured_rubrics(evaluator: str, round_number: int, sets: int, heldout: int) -> int:
     """Return the rubrics that a round's evaluation writes.
 
-    A dynamic evaluator writes one for each set, and from round 1 on for those of the round before;
-    a static one has none yet in round 0, and writes one for each prompt.
+    A dynamic evaluator writes one for each set and order, and from round 1 on for those of the
+    round before; a static one has none yet in round 0, and writes one for each prompt.
     """
     if evaluator == "dynamic":
         return sets * (1 if round_number == 0 else 2)
-    return heldout if evaluator == "static" and round_number == 0 else 0
+    return heldout if evaluator in KEEPS_RUBRICS and round_number == 0 else 0
 
 
 def _work(
-    step: str, lengths: Lengths, *, policy: int = 0, generator: int = 0, verdicts: int = 0
+    step: str,
+    lengths: Lengths,
+    *,
+    policy: int = 0,
+    generator: int = 0,
+    judged: int = 0,
+    rubrics: int = 1,
+    items: int = 0,
 ) -> Work:
+    """Return the work of one step: texts sampled by role, and responses judged by rubrics."""
     return Work(
         step,
         1,
         policy + generator,
         policy * lengths.policy_in + generator * lengths.generator_in,
         policy * lengths.policy_out + generator * lengths.generator_out,
-        verdicts,
+        judged * rubrics * items,
+        judged * _tokens_judged(lengths, rubrics, items) if lengths.judged else 0,
     )
 
 
+def _tokens_judged(lengths: Lengths, rubrics: int, items: int) -> int:
+    """Return what a language model reads to judge one response by so many rubrics, at most."""
+    questions = rubrics * lengths.asked
+    passes = ceil(questions / room_behind(lengths.judged, PACKED_TOKENS))
+    return passes * lengths.judged + questions if items else 0
+
+
 def timed(work: tuple[Work, ...], config: Config, root: Path) -> tuple[Work, ...]:
-    """Return the work with its time by the median completions a second of earlier runs."""
-    rates = measured_rates(config, root)
+    """Return the work with its time by the median completions a second of earlier runs.
+
+    A warm start that was run here with these settings takes what it took.
+    """
+    rates, warm = measured_rates(config, root), _warm_seconds(config, root)
     return tuple(
-        replace(
+        replace(one, seconds=warm[one.step], based_on=1)
+        if one.step in warm
+        else replace(
             one,
             seconds=one.completions / statistics.median(rates[one.step]),
             based_on=len(rates[one.step]),
@@ -130,6 +186,21 @@ def timed(work: tuple[Work, ...], config: Config, root: Path) -> tuple[Work, ...
         else one
         for one in work
     )
+
+
+def _warm_seconds(config: Config, root: Path) -> dict[str, float]:
+    """Return what the warm starts of a folder took, of the same backbone with the same settings."""
+    found = {}
+    for role in ROLES:
+        record = read_record(root / WARM_DIR / role / "record.json") or {}
+        ours = {
+            "backbone": config.backbone.model_dump(mode="json"),
+            "settings": getattr(config.warm_start, role).model_dump(mode="json"),
+        }
+        identity, seconds = record.get("identity"), record.get("provenance", {}).get("seconds")
+        if isinstance(identity, dict) and ours.items() <= identity.items() and seconds:
+            found[f"{WARM_START} {role}"] = float(seconds)
+    return found
 
 
 def measured_rates(config: Config, root: Path) -> dict[str, list[float]]:
@@ -169,17 +240,18 @@ def _rate(record: Mapping[str, Any], prompts: tuple[int, int]) -> float:
     step, identity = record["step"], record["identity"]
     size = int(identity.get("responses_per_set", 0))  # a generator's training needs none
     evaluator = identity.get("rubrics", {}).get("evaluator")
+    orders = identity.get("rubrics", {}).get("orders", 1)
     training = identity.get("training")
     if step == "sample_responses":
         completions = prompts[0] * size
     elif step == "train_generator":
-        kept = sum(prompts) if evaluator == "static" else 0
+        kept = sum(prompts) if evaluator in KEEPS_RUBRICS else 0
         completions = kept + (_num_sets(training) * training["group_size"] if training else 0)
     elif step == "train_policy":
-        completions = _num_sets(training) * (size + (evaluator == "dynamic"))
+        completions = _num_sets(training) * (size + orders * (evaluator == "dynamic"))
     elif step == "evaluate_round":
         sets = prompts[1] * identity["evaluation"]["sets_per_prompt"]
-        rubrics = _measured_rubrics(evaluator, identity["round"], sets, prompts[1])
+        rubrics = _measured_rubrics(evaluator, identity["round"], sets * orders, prompts[1])
         completions = sets * size + rubrics
     else:
         raise KeyError(step)

@@ -55,3 +55,19 @@ def generator_prompt(encoder: Encoder, prompt: str, responses: Sequence[str]) ->
         ids.extend(encoder.content(response))
     ids.append(encoder.control(ANSWER))
     return ids
+
+
+def reward_prompt(encoder: Encoder, prompt: str, responses: Sequence[str]) -> list[int]:
+    """Token ids in front of the response that a reward model reads.
+
+    Args:
+        encoder: the reward model's tokenizer.
+        prompt: x.
+        responses: the response set C; without it these are the ids that ask the policy.
+    """
+    ids = [encoder.control(BOS), encoder.control(POLICY), *encoder.content(prompt)]
+    for response in responses:
+        ids.append(encoder.control(RESPONSE))
+        ids.extend(encoder.content(response))
+    ids.append(encoder.control(ANSWER))
+    return ids

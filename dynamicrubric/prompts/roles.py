@@ -29,16 +29,25 @@ def generator_messages(prompt: str, responses: Sequence[str]) -> list[Message]:
         prompt: x.
         responses: the response set C, or nothing for a static evaluator, which reads x alone.
     """
-    shown = "\n\n".join(f"Response {n}:\n{text}" for n, text in enumerate(responses, start=1))
-    values = {"prompt": prompt, "responses": shown}
+    values = {"prompt": prompt, "responses": _numbered(responses)}
     text = _template("generator" if responses else "generator_alone")
     return [("user", _PLACE.sub(lambda place: values[place[1]], text))]
+
+
+def reward_set_messages(prompt: str, responses: Sequence[str]) -> list[Message]:
+    """Return the conversation whose answer a reward model reads that sees the response set."""
+    values = {"prompt": prompt, "responses": _numbered(responses)}
+    return [("user", _PLACE.sub(lambda place: values[place[1]], _template("reward_set")))]
 
 
 def prompt_texts_hash() -> str:
     """Return a short hash of every text that a language model is asked with: part of a study."""
     texts = [_template(name) for name in ("generator", "generator_alone", "verifier")]
     return hashlib.sha256("\n---\n".join(texts).encode("utf-8")).hexdigest()[:16]
+
+
+def _numbered(responses: Sequence[str]) -> str:
+    return "\n\n".join(f"Response {n}:\n{text}" for n, text in enumerate(responses, start=1))
 
 
 @cache

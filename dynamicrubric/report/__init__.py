@@ -16,6 +16,7 @@ from dynamicrubric.durable import naming
 from dynamicrubric.errors import UserError
 from dynamicrubric.plan import Plan
 from dynamicrubric.report.anchorchange import anchor_change_grids, anchor_sections
+from dynamicrubric.report.auditsection import read_audit_state
 from dynamicrubric.report.build import Material, write_report
 from dynamicrubric.report.coevolution import CoEvolution, read_coevolution
 from dynamicrubric.report.differences import TABLES, Difference, corrected, paired_differences
@@ -33,6 +34,7 @@ from dynamicrubric.report.outcomes import (
 )
 from dynamicrubric.report.page import Section
 from dynamicrubric.report.picture import draw_study
+from dynamicrubric.report.probetable import read_probes
 from dynamicrubric.report.table import console, markdown
 
 __all__ = [
@@ -165,6 +167,8 @@ def write_comparison(
         found.coevolution,
         found.mark,
         (*sections, *anchor_sections(found.anchors)),
+        read_audit_state(plan, root),
+        read_probes(plan, root, gathered.faults),
     )
     report = write_report(material, results)
     return replace(found, files=files, report=report)

@@ -4,19 +4,25 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
 from dynamicrubric.plan import Plan
+from dynamicrubric.report.auditsection import AuditState, audit_sections
 from dynamicrubric.report.charts import draw_charts
 from dynamicrubric.report.coevolution import CoEvolution
 from dynamicrubric.report.csvtables import Tables, write_tables
 from dynamicrubric.report.curves import curve_points
 from dynamicrubric.report.differences import Difference
 from dynamicrubric.report.findings import findings
+from dynamicrubric.report.gapfigures import gap_figures
+from dynamicrubric.report.gapsection import gap_section
 from dynamicrubric.report.gather import Gathered
 from dynamicrubric.report.gridsection import coevolution_answers, coevolution_section
+from dynamicrubric.report.honesty import honesty_by_round
+from dynamicrubric.report.honestysection import honesty_section
+from dynamicrubric.report.lines import strong_arms
 from dynamicrubric.report.outcomes import OutcomeTable
 from dynamicrubric.report.page import PageContent, Section, render
 from dynamicrubric.report.pagetables import (
@@ -27,6 +33,10 @@ from dynamicrubric.report.pagetables import (
     uses_of,
 )
 from dynamicrubric.report.phrases import seed_counts, span
+from dynamicrubric.report.probesection import course_csv, probe_csv, probe_sections
+from dynamicrubric.report.probetable import ProbedRound
+from dynamicrubric.report.sweeps import sweeps_of
+from dynamicrubric.report.sweepsection import sweeps_section
 from dynamicrubric.report.updates import updates_of
 from dynamicrubric.report.updatesection import updates_section
 from dynamicrubric.report.words import answers
@@ -50,6 +60,8 @@ class Material:
         coevolution: the G x P grid, and P_1 -> P_2 under each generator.
         mark: the sentence that marks a partial report; empty if it is whole.
         sections: sections of other parts of the project.
+        audit: the audit of the bound, where the plan has one.
+        probed: attacks on evaluators by arm and round.
     """
 
     outcomes: OutcomeTable
@@ -59,6 +71,8 @@ class Material:
     coevolution: CoEvolution
     mark: str = ""
     sections: Sequence[Section] = ()
+    audit: AuditState = field(default_factory=AuditState)
+    probed: Sequence[ProbedRound] = ()
 
 
 def write_report(material: Material, results: Path) -> Path:
@@ -76,7 +90,12 @@ def write_report(material: Material, results: Path) -> Path:
     )
     section = coevolution_section(material.coevolution, folder / PLOTS, material.mark)
     updates = updates_section(tables.updates, material.outcomes.arms, folder / PLOTS, material.mark)
+    parts = gap_section(tables.gap, folder / PLOTS, material.mark)
+    sweeps = sweeps_section(tables.sweeps, folder / PLOTS, material.mark)
+    honesty = honesty_section(tables.honesty, strong_arms(material.outcomes.arms))
+    probes = probe_sections(material.probed, folder / PLOTS, material.mark)
     write_tables(tables, folder / TABLE_FILES)
+    audit = audit_sections(material.audit, folder / PLOTS, folder / TABLE_FILES, material.mark)
     content = PageContent(
         questions={
             arm: text for arm, text in material.questions.items() if arm in material.outcomes.arms
@@ -91,7 +110,16 @@ def write_report(material: Material, results: Path) -> Path:
         settings=_settings(material),
         faults=material.gathered.faults,
         mark=material.mark,
-        sections=[section, *updates, *material.sections],
+        sections=[
+            section,
+            *parts,
+            *audit,
+            *updates,
+            *sweeps,
+            *honesty,
+            *probes,
+            *material.sections,
+        ],
         quality_known=any(
             row.n_scored for row in material.outcomes.rows if row.metric == "true_quality"
         ),
@@ -118,6 +146,11 @@ def _tables(material: Material) -> Tables:
         grid=material.coevolution.table.rows,
         coevolution=coevolution_answers(material.coevolution),
         updates=updates_of(gathered),
+        gap=gap_figures(outcomes, gathered),
+        honesty=honesty_by_round(gathered),
+        sweeps=sweeps_of(gathered),
+        probes=probe_csv(material.probed),
+        course=course_csv(material.probed),
     )
 
 

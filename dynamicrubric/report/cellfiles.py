@@ -20,11 +20,13 @@ from dynamicrubric.errors import UserError
 from dynamicrubric.metrics import (
     ALL_ROUND_METRICS,
     ANCHOR_METRICS,
+    DERIVED_METRICS,
     ROLES,
     ROUND_METRICS,
     TRAINING_METRICS,
 )
 from dynamicrubric.plan import Cell
+from dynamicrubric.theory import c_k_of, wrong_way_share
 
 EVALUATION: Final = "evaluation"
 METRICS_FILE: Final = "metrics.json"
@@ -123,7 +125,7 @@ class CellFiles:
         """
         path = self.file(EVALUATION, METRICS_FILE)
         stored = json.loads(path.read_text(encoding="utf-8"))["metrics"]
-        expected = set(ROUND_METRICS) - {"seconds"}
+        expected = set(ROUND_METRICS) - {"seconds", *DERIVED_METRICS}
         if set(stored) & set(ANCHOR_METRICS):
             expected |= set(ANCHOR_METRICS)
         if set(stored) != expected:
@@ -138,7 +140,8 @@ class CellFiles:
         for name, measured in found.items():
             _check_measured(path, name, measured)
         _check_identities(path, found, self.cell.recipe.responses_per_set)
-        return found
+        found |= derived_metrics(found, self.cell.recipe.responses_per_set)
+        return {name: found[name] for name in ALL_ROUND_METRICS if name in found}
 
     def training_steps(self) -> tuple[TrainingStep, ...]:
         """Return the training logs of the roles that this round trained.
@@ -190,6 +193,34 @@ def check_rubric_figures(path: Path, found: Mapping[str, Measured], set_size: in
     for name, measured in found.items():
         _check_measured(path, name, measured)
     _check_identities(path, found, set_size)
+
+
+def derived_metrics(found: Mapping[str, Measured], set_size: int) -> dict[str, Measured]:
+    """Return `DERIVED_METRICS`: the parts of Delta_gap in its own unit, and the wrong-way share.
+
+    The share is of the means, so that a set counts for as much as its rubric tells apart; there is
+    none where the parts are not means over the same sets.
+
+    Args:
+        found: round metrics by name.
+        set_size: K, responses a set.
+    """
+    disc, wrong, cov = (found[name] for name in ("r_disc", "r_dir", "r_cov"))
+    parts = {
+        "gap_disc": _scaled(disc, c_k_of(set_size)),
+        "gap_wrong": _scaled(wrong, 2.0),
+    }
+    values = (parts["gap_disc"].value, parts["gap_wrong"].value, cov.value)
+    share = None
+    if disc.n_scored == wrong.n_scored == cov.n_scored and None not in values:
+        share = wrong_way_share(*(value for value in values if value is not None))
+    scored = 0 if share is None else wrong.n_scored
+    return parts | {"wrong_way_share": Measured(share, scored, wrong.n_total)}
+
+
+def _scaled(one: Measured, factor: float) -> Measured:
+    value = None if one.value is None else factor * one.value
+    return Measured(value, one.n_scored, one.n_total)
 
 
 def find_artefacts(root: Path, cell: Cell) -> CellFiles | None:
@@ -314,6 +345,8 @@ def _check_sets(path: Path, found: Mapping[str, Measured]) -> None:
     quality = found.get("true_quality")  # a grid's figures do without
     without_order = quality is not None and not quality.n_scored  # R_disc needs no order
     gap_parts = [name for name in GAP_PARTS if not (without_order and name == "r_disc")]
+    if not any(found[name].n_scored for name in GAP_PARTS if name != "delta_gap"):
+        gap_parts = ["delta_gap"]  # of an evaluator without verdicts, which has no other part
     for names in (gap_parts, ORDER_METRICS):
         scored = {name: found[name].n_scored for name in names}
         if len(set(scored.values())) > 1:

@@ -37,7 +37,9 @@ COLUMNS: Final[dict[str, tuple[str, ...]]] = {
         "response_id", "prompt_id", "set_index", "sample_index", "prompt", "text", "score",
         "finish_reason", "kl", *RESPONSE_COLUMNS.values(),
     ),
-    "rubrics": ("rubric_id", "prompt_id", "valid", "num_items", *RUBRIC_COLUMNS.values()),
+    "rubrics": (
+        "rubric_id", "prompt_id", "valid", "invalid_reason", "num_items", *RUBRIC_COLUMNS.values(),
+    ),
     "verdicts": (
         "response_id", "rubric_id", "item_index", "criterion", "weight", "verdict",
     ),

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from dynamicrubric.metrics import ROUND_METRICS
+from dynamicrubric.metrics import GAP_PAIRS, ROUND_METRICS
 from dynamicrubric.report.curves import CURVES, CurvePoint, curve_of
 from dynamicrubric.report.differences import TABLES, Difference
 from dynamicrubric.report.figures import DOTS_PER_INCH, MARK_COLOUR, STYLE, save_figure
@@ -123,10 +123,12 @@ def _curve_chart(
 def _basis(points: Sequence[CurvePoint]) -> str:
     """Say what the points of a picture rest on: seeds, rows, and what the bands are over."""
     seeds = span([len(point.seeds) for point in points], "seed")
+    gap = any(point.metric == "delta_gap" for point in points)
     scored = span([point.n_scored for point in points], "scored row")
     over = sorted({point.over for point in points if point.over is not None})
     bands = f"bands over {' or '.join(over)}" if over else "no bands"
-    return f"A point: {seeds}, {scored}; {bands}"
+    said = f"A point: {seeds}, {scored}; {bands}"
+    return f"{said}. P: {GAP_PAIRS}" if gap else said
 
 
 def _others_chart(

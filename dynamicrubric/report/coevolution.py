@@ -26,7 +26,7 @@ from dynamicrubric.grid import (
     planned_grids,
     trains_under,
 )
-from dynamicrubric.metrics import ROUND_METRICS
+from dynamicrubric.metrics import GAP_PAIRS, ROUND_METRICS
 from dynamicrubric.plan import Plan
 from dynamicrubric.report.cellfiles import SET_METRICS, load_cell
 from dynamicrubric.report.differences import (
@@ -151,6 +151,7 @@ def coevolution_notes(found: CoEvolution) -> list[tuple[str, str]]:
         rows = [row for row in found.table.rows if row.metric == GAP]
         scored = span({row.n_scored for row in rows})
         total = " or ".join(map(str, sorted({row.n_total for row in rows})))
+        notes.append((f"P of {label(GAP)}", GAP_PAIRS))
         notes.append(("sets with a gap", f"{scored} of {total} a generator, policy and seed"))
         notes.append(("G_0 on P_0, G_1 on P_1, G_2 on P_2", _diagonal_note(found.deviation)))
     elif not found.missing:

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from dynamicrubric.errors import UserError
+from dynamicrubric.evaluatorkinds import KEEPS_RUBRICS
 from dynamicrubric.plan import Plan
 from dynamicrubric.report.cellfiles import EVALUATION, REMEDY, CellFiles
 from dynamicrubric.report.paid import Paid, divided, paid_of, total_paid
@@ -95,7 +96,9 @@ Part = tuple[int, float | None, float | None]
 def _generator(plan: Plan, files: CellFiles) -> Part:
     training, recipe = files.cell.recipe.generator_training, files.cell.recipe
     first = recipe.round == 1
-    kept = _kept_tokens(files) if first and recipe.rubrics.evaluator == "static" else 0.0
+    kept = _kept_tokens(files) if first and recipe.rubrics.evaluator in KEEPS_RUBRICS else 0.0
+    if recipe.reward_training is not None:  # it reads pairs, and writes and asks nothing
+        return recipe.reward_training.steps, 0.0, 0.0
     if training is None:
         return 0, kept, 0.0
     expected = training.steps * training.prompts_per_step * training.group_size

@@ -13,8 +13,11 @@ from dynamicrubric.report.costs import COSTS, Cost
 from dynamicrubric.report.curves import CurvePoint
 from dynamicrubric.report.extremes import Extremes
 from dynamicrubric.report.findings import Finding
+from dynamicrubric.report.gapfigures import GapFigures, item_rows, part_rows
 from dynamicrubric.report.gridtable import GridRow
+from dynamicrubric.report.honesty import ByRound, honesty_rows
 from dynamicrubric.report.rubricchange import RubricUse
+from dynamicrubric.report.sweeps import Sweep, sweep_rows
 from dynamicrubric.report.updates import Update, update_rows
 from dynamicrubric.report.words import Answer
 
@@ -36,6 +39,11 @@ class Tables:
         grid: the G x P grid, a row a figure.
         coevolution: comparisons of generators on the same responses, and of P_2 under each.
         updates: generators before and after the policy updates under them.
+        gap: the parts of Delta_gap by arm and round, and by item.
+        honesty: what R_disc pays for, by arm and round.
+        sweeps: arms that differ in one setting of the anchors alone, along that setting.
+        probes: what attacks gain, a row an arm, round, attack and mode.
+        course: proxy and gold, a row an arm, round and older policy.
     """
 
     points: Sequence[CurvePoint]
@@ -47,6 +55,11 @@ class Tables:
     grid: Sequence[GridRow]
     coevolution: Sequence[Answer]
     updates: Sequence[Update]
+    gap: GapFigures
+    honesty: ByRound
+    sweeps: Sequence[Sweep]
+    probes: Sequence[Mapping[str, object]] = ()
+    course: Sequence[Mapping[str, object]] = ()
 
 
 def write_tables(tables: Tables, folder: Path) -> tuple[Path, ...]:
@@ -70,6 +83,12 @@ def write_tables(tables: Tables, folder: Path) -> tuple[Path, ...]:
         "grid": (asdict(row) for row in tables.grid),
         "coevolution": (_answer(answer) for answer in tables.coevolution),
         "updates": update_rows(tables.updates),
+        "gap_parts": part_rows(tables.gap),
+        "gap_items": item_rows(tables.gap),
+        "honesty": honesty_rows(tables.honesty),
+        "sweeps": sweep_rows(tables.sweeps),
+        "probes": tables.probes,
+        "course": tables.course,
     }
     return tuple(_write(folder / f"{name}.csv", found) for name, found in rows.items())
 

@@ -1,4 +1,4 @@
-"""What of a study is missing or damaged: all cells and grids, each with its reason."""
+"""What of a study is missing or damaged: all cells, grids and probes, each with its reason."""
 
 from __future__ import annotations
 
@@ -16,21 +16,21 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class Fault:
-    """A cell or a G x P grid that cannot be reported on.
+    """A cell, a G x P grid or a seed's probes that cannot be reported on.
 
     Attributes:
-        key: the cell; of a grid its stage, `grid@s1`.
+        key: the cell; of a grid or a probe its stage, `grid@s1`.
         arms: the arms whose paths hold it, or which a grid is made of.
         missing: nothing of it is there; else what is there is damaged, unfinished or another's.
         reason: what was found.
-        kind: which of the two it is.
+        kind: which of the three it is.
     """
 
     key: str
     arms: tuple[str, ...]
     missing: bool
     reason: str
-    kind: Literal["cell", "grid"] = "cell"
+    kind: Literal["cell", "grid", "probe"] = "cell"
 
 
 NOT_WHAT_WAS_WRITTEN: Final = (OSError, ValueError, KeyError, TypeError, AttributeError)
@@ -45,7 +45,7 @@ def reason_of(error: Exception) -> str:
 
 
 def counted(faults: Sequence[Fault]) -> str:
-    """Return how many cells and grids there are, in words; empty if there are none.
+    """Return how many cells, grids and probes there are, in words; empty if there are none.
 
     >>> counted([Fault("a-s1-r1", ("a",), True, ""), Fault("grid@s1", ("a",), True, "", "grid")])
     '1 cell and 1 grid'
@@ -56,9 +56,9 @@ def counted(faults: Sequence[Fault]) -> str:
 
 
 def refuse(faults: Sequence[Fault], num_cells: int) -> UserError:
-    """Return the error that names every missing and every damaged cell and grid."""
+    """Return the error that names every missing and every damaged cell, grid and probe."""
     missing = [fault.key for fault in faults if fault.missing and fault.kind == "cell"]
-    grids = [fault.key for fault in faults if fault.missing and fault.kind == "grid"]
+    grids = [fault.key for fault in faults if fault.missing and fault.kind != "cell"]
     damaged = [fault for fault in faults if not fault.missing]
     parts = []
     if missing:
@@ -73,7 +73,7 @@ def refuse(faults: Sequence[Fault], num_cells: int) -> UserError:
     return UserError(
         doing="comparing the arms",
         got="; ".join(parts),
-        expected="every cell and grid of the plan",
+        expected="every cell, grid and probe of the plan",
         remedy=f"{RUN_IT}; `python -m flows compare --partial` draws the rest",
     )
 

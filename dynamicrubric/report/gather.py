@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from dynamicrubric.honesty.cells import Honesty, honesty_of
 from dynamicrubric.plan import Plan
 from dynamicrubric.report.cellfiles import EVALUATION, CellFiles
 from dynamicrubric.report.celltables import read_tables
@@ -14,10 +15,14 @@ from dynamicrubric.report.costs import Cost, cost_of
 from dynamicrubric.report.curves import CURVES
 from dynamicrubric.report.extremes import Extremes, extremes_of
 from dynamicrubric.report.faults import Fault, attempt
+from dynamicrubric.report.gapparts import GapParts, gap_parts
 from dynamicrubric.report.gridtable import grid_faults
+from dynamicrubric.report.probetable import probe_faults
 from dynamicrubric.report.rubricchange import RubricUse, rubric_use
 from dynamicrubric.stats import PromptValues
 
+ACCURACY: Final = "rank_accuracy"
+"""Has no curve, but values by prompt: with ties, the share of pairs scored the wrong way."""
 UPDATES: Final = ("delta_gap", "r_disc", "r_dir", "tie_rate")
 """Figures of a generator that are told before and after a policy's update; all have curves."""
 
@@ -27,23 +32,27 @@ class CellDigest:
     """What the report keeps of a cell.
 
     Attributes:
-        by_prompt: values by prompt of each metric that has a curve.
+        by_prompt: values by prompt of each metric that has a curve, and of `ACCURACY`.
         use: its rubrics.
+        parts: what Delta_gap is made of, by item.
         cost: what its training took.
         prompts: held-out prompts.
         provenance: of its evaluation: commit, packages, when.
         extremes: most and least rewarded responses; None but in a path's last round.
         before: values by prompt of each figure of `UPDATES` before the policy's update; none in
             round 0 and in an arm without rubrics.
+        honesty: what R_disc pays its rubrics for.
     """
 
     by_prompt: Mapping[str, PromptValues]
     use: RubricUse
+    parts: GapParts
     cost: Cost
     prompts: int
     provenance: Mapping[str, object]
     extremes: Extremes | None
     before: Mapping[str, PromptValues]
+    honesty: Honesty
 
 
 @dataclass(frozen=True)
@@ -53,7 +62,7 @@ class Gathered:
     Attributes:
         plan: the lattice.
         cells: what was read, by cell key.
-        faults: cells and grids that are missing or damaged.
+        faults: cells, grids and probes that are missing or damaged.
         shown: the cell whose responses are shown for each arm that has one.
     """
 
@@ -87,7 +96,7 @@ class Gathered:
 
 
 def gather(plan: Plan, root: Path) -> Gathered:
-    """Read every cell of a plan; those that cannot be reported on become faults, as do grids."""
+    """Read every cell of a plan; what cannot be reported on is a fault, also a grid or a probe."""
     ends = {keys[-1] for keys in plan.paths.values()}
     found = {
         key: attempt(plan, root, key, lambda files: _digest(plan, files, files.cell.key in ends))
@@ -100,14 +109,17 @@ def gather(plan: Plan, root: Path) -> Gathered:
             shown.setdefault(arm, keys[-1])
     faults = tuple(one for one in found.values() if isinstance(one, Fault))
     grids = grid_faults(plan, root, {fault.key for fault in faults})
-    return Gathered(plan, cells, (*faults, *grids), shown)
+    probes = probe_faults(plan, root, {fault.key for fault in faults})
+    return Gathered(plan, cells, (*faults, *grids, *probes), shown)
 
 
 def _digest(plan: Plan, files: CellFiles, is_end: bool) -> CellDigest:
     tables = read_tables(plan, files)
     return CellDigest(
-        by_prompt={metric: tables.by_prompt(metric) for metric in CURVES},
+        by_prompt={metric: tables.by_prompt(metric) for metric in (*CURVES, ACCURACY)},
         use=rubric_use(tables),
+        parts=gap_parts(tables),
+        honesty=honesty_of(tables.responses, tables.rubrics, tables.verdicts),
         cost=cost_of(plan, files),
         prompts=int(tables.responses["prompt_id"].nunique()),
         provenance=dict(files.records[EVALUATION]["provenance"]),

@@ -211,7 +211,7 @@ def _values(
     import pyarrow.parquet as pq
 
     folder = root / grid.directory
-    path = checked_file(folder / RUBRICS_FILE, _read_record(folder))
+    path = checked_file(folder / RUBRICS_FILE, read_record(folder))
     columns = ["generator", "policy", "prompt_id", metric]
     rows = pq.read_table(path, columns=columns).to_pylist()
     found = {}
@@ -241,15 +241,15 @@ def _find_record(grid: PlannedGrid, root: Path) -> Mapping[str, Any] | None:
     """Return the grid's record if it was measured of what its folders hold now."""
     folders = dict(grid.generators)
     folders |= {name: f"{cell.directory}/{EVALUATION}" for name, cell in grid.policies.items()}
-    inputs = {name: _read_record(root / folder) for name, folder in folders.items()}
+    inputs = {name: read_record(root / folder) for name, folder in folders.items()}
     hashes = {name: found["content_hash"] if found else "" for name, found in inputs.items()}
-    record = _read_record(root / grid.directory)
+    record = read_record(root / grid.directory)
     if record is None or record["step_version"] != grid.entry["version"]:
         return None
     return record if record["inputs"] == hashes else None
 
 
-def _read_record(folder: Path) -> Mapping[str, Any] | None:
+def read_record(folder: Path) -> Mapping[str, Any] | None:
     """Return an artefact's record; None if there is none, or one that cannot be read."""
     try:
         found = json.loads((folder / RECORD_FILE).read_text(encoding="utf-8"))
@@ -260,7 +260,7 @@ def _read_record(folder: Path) -> Mapping[str, Any] | None:
 
 def _figures(grid: PlannedGrid, root: Path) -> dict[tuple[str, str], dict[str, Measured]]:
     folder = root / grid.directory
-    path = checked_file(folder / FIGURES_FILE, _read_record(folder))
+    path = checked_file(folder / FIGURES_FILE, read_record(folder))
     stored = json.loads(path.read_text(encoding="utf-8"))["metrics"]
     found = {
         (generator, policy): {

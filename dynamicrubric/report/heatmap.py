@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from dynamicrubric.grid import G_STALE, GENERATORS, NEEDS, POLICIES
-from dynamicrubric.metrics import ROUND_METRICS
+from dynamicrubric.metrics import GAP_PAIRS, ROUND_METRICS
 from dynamicrubric.report.figures import (
     CAPTION_COLOUR,
     DOTS_PER_INCH,
@@ -105,4 +105,5 @@ def _caption(table: GridTable) -> str:
     errors = any(table.standard_error(g, p, m) is not None
                  for g in GENERATORS for p in POLICIES for m in PANELS)  # fmt: skip
     plus = " \u00b1 standard error over seeds" if errors else ""
-    return f"{mean_over([len(table.seeds)])}{plus}; each panel has its own scale, brighter is more"
+    scale = "each panel has its own scale, brighter is more"
+    return f"{mean_over([len(table.seeds)])}{plus}; {scale}. P: {GAP_PAIRS}"

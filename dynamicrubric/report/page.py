@@ -37,6 +37,7 @@ if TYPE_CHECKING:
 
 TEMPLATES: Final = Path(__file__).with_name("templates")
 PAGE: Final = "page.html.j2"
+ALONE: Final = "section.html.j2"
 STYLE: Final = "style.css"
 
 
@@ -120,6 +121,21 @@ def render(content: PageContent) -> str:
         min_seeds=MIN_SEEDS,
         certainty=CERTAINTY,
         grid_anchor=GRID_ANCHOR,
+    )
+
+
+def render_section(section: Section, title: str) -> str:
+    """Return a page of its own with one section.
+
+    Args:
+        section: what is on it.
+        title: the page's.
+    """
+    style = (TEMPLATES / STYLE).read_text(encoding="utf-8")
+    return (
+        _environment()
+        .get_template(ALONE)
+        .render(section=section, title=title, style=_markup(style), policy=content_policy(style))
     )
 
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+from dynamicrubric.metrics import GAP_PAIRS
 from dynamicrubric.report.figures import (
     CAPTION_COLOUR,
     DOTS_PER_INCH,
@@ -116,9 +117,10 @@ def _style(axes: Axes, table: OutcomeTable, metric: str) -> None:
 def _caption(table: OutcomeTable) -> str:
     seeds = seed_counts(table)
     said = span(seeds, "seed")
-    if set(seeds) == {1}:
-        return said
-    return f"mean of {said}" if _others(table) else f"{said}: thin lines; thick: their mean"
+    if set(seeds) != {1}:
+        thick = f"{said}: thin lines; thick: their mean"
+        said = f"mean of {said}" if _others(table) else thick
+    return f"{said}. P of {label('delta_gap')}: {GAP_PAIRS}"
 
 
 def _others(table: OutcomeTable) -> list[str]:

@@ -40,6 +40,7 @@ MAX_ROUND_COLUMNS: Final = 8
 BY_ROUND: Final = ("true_quality", "delta_gap")
 LAST_ROUND: Final[Mapping[str, tuple[str, ...]]] = {
     "Rubrics": ("r_disc", "r_dir", "r_cov", "rank_accuracy", "tie_rate", "valid_rubric_rate"),
+    "Parts of Δ gap": ("delta_gap", "gap_disc", "gap_wrong", "r_cov", "wrong_way_share"),
     "Sizes and costs": ("items_per_rubric", "response_length", "kl", "seconds"),
 }
 """Figures of the last round, in tables that fit a console of 80 columns."""

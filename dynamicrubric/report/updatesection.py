@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from dynamicrubric.metrics import ROUND_METRICS
+from dynamicrubric.metrics import GAP_PAIRS, ROUND_METRICS
 from dynamicrubric.report.charts import CHART_STYLE, Chart
 from dynamicrubric.report.evidence import INTERVAL_MEANING, Grid
 from dynamicrubric.report.figures import DOTS_PER_INCH, MARK_COLOUR, save_figure
@@ -45,7 +45,10 @@ def updates_section(
     if not shown:
         return ()
     chart = _chart(updates, shown, folder, mark)
-    notes = ((CERTAINTY, INTERVAL_MEANING.replace("difference", "change")),)
+    notes = (
+        (CERTAINTY, INTERVAL_MEANING.replace("difference", "change")),
+        (f"P of {label('delta_gap')}", GAP_PAIRS),
+    )
     return (Section("updates", TITLE, LEAD, (chart,), (_grid(updates, shown),), notes=notes),)
 
 

@@ -19,6 +19,7 @@ _SHOWN: Final[Mapping[str, str]] = {
     "r_disc": "r_disc",
     "r_anchor": "r_anchor",
     "loss": "loss",
+    "pair_accuracy": "pairs in order",
     "kl": "kl",
     "length": "length",
     "zero_std_rate": "no spread",

@@ -13,8 +13,6 @@ groups of a step; the first alone writes (`training.processes`).
 
 from __future__ import annotations
 
-import json
-import shutil
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -22,10 +20,8 @@ from typing import Any, Final
 
 import torch
 from datasets import Dataset
-from transformers import TrainerCallback, TrainerControl, TrainerState, TrainingArguments
 from trl import GRPOConfig, GRPOTrainer
 
-from dynamicrubric.durable import sync
 from dynamicrubric.engines.base import PromptTokenizer
 from dynamicrubric.engines.identity import check_checkpoint
 from dynamicrubric.engines.models import Models, is_adapter, save_checkpoint
@@ -34,13 +30,13 @@ from dynamicrubric.engines.transformers import TransformersEngine
 from dynamicrubric.errors import InstrumentError
 from dynamicrubric.rewards import zero_std_rate
 from dynamicrubric.training import processes
+from dynamicrubric.training.checkpoints import CheckpointCallback, resume_point
 from dynamicrubric.training.console import quiet_libraries, without_printer
 from dynamicrubric.training.logprobs import completions_only
 from dynamicrubric.training.rollout import Rollout, RolloutBatch
 from dynamicrubric.training.rows import groups_per_process, row_order, whole_groups
+from dynamicrubric.training.snapshots import SnapshotCallback
 from dynamicrubric.training.steplog import LogCallback, StepLog, check_weights
-
-_COMPLETE_MARK: Final = "complete.json"
 
 MAX_WARMUP_STEPS: Final = 10
 """Adam's first steps move every weight by the whole learning rate: without a warm-up a round could
@@ -67,6 +63,8 @@ class GrpoSettings:
         recompute_activations: gradient checkpointing: a third more work, a fraction of the memory.
         cuts_count: completions that are cut at max_tokens are rewarded like others, so that a step
             of nothing else is no sign of a training that comes to nothing.
+        snapshot_every_steps: the weights are kept so often while they are trained; 0: never. They
+            are for measurement (`snapshots.py`) and change nothing that is trained.
     """
 
     steps: int
@@ -82,6 +80,7 @@ class GrpoSettings:
     rows_per_pass: int = 0
     recompute_activations: bool = False
     cuts_count: bool = False
+    snapshot_every_steps: int = 0
 
 
 def train_grpo(
@@ -126,10 +125,14 @@ def train_grpo(
         train_dataset=Dataset.from_dict({"prompt": order}),
         processing_class=tokenizer.hf,
         rollout_func=_rollout_function(rollout, tokenizer, settings, log),
-        callbacks=[LogCallback(log, cuts_count=settings.cuts_count), _CheckpointCallback(log)],
+        callbacks=[
+            LogCallback(log, cuts_count=settings.cuts_count),
+            CheckpointCallback(log),
+            SnapshotCallback(tokenizer, work_dir, settings.snapshot_every_steps),
+        ],
     )
     without_printer(trainer)
-    checkpoint = _resume_point(work_dir / "checkpoints", log, settings.steps)
+    checkpoint = resume_point(work_dir / "checkpoints", log, settings.steps)
     with completions_only():
         trainer.train(resume_from_checkpoint=str(checkpoint) if checkpoint else None)
     model = trainer.accelerator.unwrap_model(trainer.model)
@@ -281,59 +284,3 @@ def _reward_function(name: str) -> Callable[..., list[float | None]]:
 
     reward.__name__ = name
     return reward
-
-
-def _resume_point(checkpoints: Path, log: StepLog, total: int) -> Path | None:
-    """Return the checkpoint to go on from; the first process finds it and puts the log right."""
-    checkpoint = None
-    if processes.is_first():
-        checkpoint = last_complete_checkpoint(checkpoints, log.whole_until())
-        start = int(checkpoint.name.rpartition("-")[2]) if checkpoint else 0
-        log.keep_until(start)
-        if checkpoint:
-            print(f"resuming at step {start} of {total} from {checkpoint.name}", flush=True)
-    return processes.from_first(checkpoint)
-
-
-def last_complete_checkpoint(directory: Path, logged: int) -> Path | None:
-    """Return the newest checkpoint to go on from, and remove those that are none.
-
-    Args:
-        directory: where the checkpoints are.
-        logged: last step up to which the log is whole; nothing could be published from a later one.
-    """
-    found: list[tuple[int, Path]] = []
-    for path in directory.glob("checkpoint-*"):
-        step = int(path.name.rpartition("-")[2])
-        if (path / _COMPLETE_MARK).is_file() and step <= logged:
-            found.append((step, path))
-        else:
-            shutil.rmtree(path)
-    return max(found)[1] if found else None
-
-
-class _CheckpointCallback(TrainerCallback):
-    """Marks a checkpoint as complete: its weights are sound, and it and its log are on disk."""
-
-    def __init__(self, log: StepLog) -> None:
-        self._log = log
-
-    def on_save(
-        self,
-        args: TrainingArguments,
-        state: TrainerState,
-        control: TrainerControl,
-        **kwargs: Any,  # noqa: ANN401 - transformers' signature
-    ) -> None:
-        """Write the mark after the checkpoint's files and the log have been synced."""
-        check_weights(state.global_step, kwargs["model"])
-        processes.wait_for_all()  # each has written the state of its random numbers
-        if not state.is_world_process_zero:
-            return
-        folder = Path(str(args.output_dir)) / f"checkpoint-{state.global_step}"
-        for path in (*folder.rglob("*"), folder, folder.parent):
-            sync(path)
-        self._log.sync()
-        mark = folder / _COMPLETE_MARK
-        mark.write_text(json.dumps({"step": state.global_step}))
-        sync(mark)

@@ -32,8 +32,11 @@ _TRL_METRICS: Final[dict[str, str]] = {
     "entropy": "entropy",
     "completions/mean_length": "length",
     "completions/clipped_ratio": "truncated_rate",
+    "accuracy": "pair_accuracy",  # of a reward model, like the next
+    "margin": "margin",
     "rewards/r_disc/mean": "r_disc",
     "rewards/r_anchor/mean": "r_anchor",
+    "rewards/r_gap/mean": "r_gap",
     "rewards/score/mean": "score",
     "rewards/true_quality/mean": "true_quality",
 }

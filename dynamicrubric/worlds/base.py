@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Protocol
@@ -65,6 +66,21 @@ class World(Protocol):
 
     def verifier(self, settings: VerifierConfig, engines: Engines) -> Verifier:
         """Return the frozen verifier; one that is a language model is one of the step's engines."""
+        ...
+
+    def program(self, settings: VerifierConfig) -> Verifier:
+        """Return the program that reads the world's checkable criteria."""
+        ...
+
+    def shifted_anchors(
+        self, source: str, anchors: Mapping[str, tuple[str, ...]]
+    ) -> dict[str, tuple[str, ...]]:
+        """Return lists from another distribution for the same prompts, the same for every run.
+
+        Args:
+            source: which one (`anchor_source` of a recipe).
+            anchors: the prepared lists by prompt id, best first.
+        """
         ...
 
     def rules(self, max_items: int) -> Rubric:

@@ -1,4 +1,4 @@
-"""Label noise: anchor lists as a training with `anchor_swap_rate` reads them."""
+"""Anchor lists as a training reads them: with label noise, or shorter."""
 
 from __future__ import annotations
 
@@ -38,3 +38,35 @@ def noisy_anchors(
         prompt_id: swap_adjacent(texts, rate, generator_for(seed, "anchor_noise", prompt_id))
         for prompt_id, texts in anchors.items()
     }
+
+
+def shuffled_anchors(
+    anchors: Mapping[str, Sequence[str]], rate: float, seed: int
+) -> dict[str, tuple[str, ...]]:
+    """Return anchor lists by prompt id, each in a random order with a probability.
+
+    As with swaps the noise is of the prompt and the run's seed; a list that is shuffled at one rate
+    is shuffled, in the same way, at every higher one.
+    """
+    found = {}
+    for prompt_id, texts in anchors.items():
+        rng = generator_for(seed, "anchor_shuffle", prompt_id)
+        is_shuffled = rng.random() < rate
+        places = rng.permutation(len(texts)) if is_shuffled else range(len(texts))
+        found[prompt_id] = tuple(texts[int(place)] for place in places)
+    return found
+
+
+def spread_over(texts: Sequence[str], number: int) -> tuple[str, ...]:
+    """Return so many texts of a ranked list: the best, the worst, and evenly between them.
+
+    >>> spread_over("abcdefg", 4)
+    ('a', 'c', 'e', 'g')
+
+    Raises:
+        ValueError: there are fewer, or not even two are asked for.
+    """
+    if not 2 <= number <= len(texts):
+        raise ValueError(f"{number} of {len(texts)} anchors")
+    last = len(texts) - 1
+    return tuple(texts[round(place * last / (number - 1))] for place in range(number))

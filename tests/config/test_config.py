@@ -427,7 +427,11 @@ def test_default_study_has_the_four_arms_three_rounds_and_one_seed() -> None:
 def test_default_studys_groups_are_those_of_the_study() -> None:
     config = load_config(ROOT / "profiles/postcards.yaml")
     seeds = {arm: one.seeds for one in config.study.groups["study"] for arm in one.arms}
-    assert seeds.keys() == config.study.arms.keys()
+    (evaluators,) = config.study.groups["evaluators"]
+    others = {"scalar", "scalar_set", "length", "random"}
+    assert others < set(evaluators.arms)
+    assert seeds.keys() | others == config.study.arms.keys()
+    assert not seeds.keys() & others
     five = {"coevolved", "once", "stale", "frozen", "static", "disc_only", "anchor_only"}
     assert {arm for arm, own in seeds.items() if own == (1, 2, 3, 4, 5)} == five
     assert {seeds[arm] for arm in seeds.keys() - five} == {(1, 2, 3)}

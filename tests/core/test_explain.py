@@ -146,6 +146,21 @@ def test_explain_response_goes_from_the_sentence_to_the_checkpoint(
     }
 
 
+@pytest.mark.parametrize("arguments", [("1/oslo/1",), ("1/oslo/0/1", "--generator")])
+def test_explain_knows_the_checkpoint_of_an_adapter(
+    study: Path, explain: Explain, arguments: tuple[str, ...]
+) -> None:
+    role = "generator" if "--generator" in arguments else "policy"
+    folder = study / "data" / "runs" / CELL / role
+    (folder / "model.safetensors").rename(folder / "adapter_model.safetensors")
+    record = json.loads((folder / "record.json").read_text())
+    record["files"]["adapter_model.safetensors"] = record["files"].pop("model.safetensors")
+    (folder / "record.json").write_text(json.dumps(record))
+    found = json.loads(explain(study, CELL, *arguments, "--json"))["checkpoint"]
+    assert found["file"] == f"data/runs/{CELL}/{role}/adapter_model.safetensors"
+    assert found["sha256"] == hashlib.sha256(role.encode()).hexdigest()
+
+
 def test_explain_text_shows_what_a_model_wrote_and_obeys_none_of_it(
     study: Path, explain: Explain
 ) -> None:

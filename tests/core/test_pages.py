@@ -114,6 +114,8 @@ def test_a_command_that_is_not_there_is_noticed() -> None:
 def test_scripts_of_a_page_are_there(name: str) -> None:
     scripts = [words[0] for words in commands(name, "python") if words and words[0].endswith(".py")]
     assert [script for script in scripts if not (ROOT / script).is_file()] == []
+    tests = [word for words in commands(name, "pytest") for word in words if "/" in word]
+    assert [test for test in tests if not (ROOT / test.partition("::")[0]).exists()] == []
 
 
 def test_readme_is_short_and_leads_to_every_page() -> None:

@@ -19,8 +19,12 @@ from dynamicrubric.stats import (
     crossed_variance,
     estimate,
     holm,
+    prompt_intervals,
     prompt_means,
+    resampled_prompts,
     resampled_variances,
+    seed_interval,
+    share_interval,
     superiority,
 )
 
@@ -343,3 +347,55 @@ def test_paired_of_seeds_with_other_prompts_is_refused():
 def test_prompt_means_leave_out_what_is_unscored():
     rows = [("a", 1.0), ("a", math.nan), ("a", 0.0), ("b", None)]
     assert prompt_means(rows) == {"a": 0.5, "b": None}
+
+
+@pytest.mark.parametrize(("count", "total"), [(0, 10), (8, 10), (263, 300), (1, 1)])
+def test_share_interval_is_wilsons(count: int, total: int) -> None:
+    expected = reference.binomtest(count, total).proportion_ci(0.95, method="wilson")
+    assert share_interval(count, total) == pytest.approx((expected.low, expected.high), abs=1e-9)
+
+
+@pytest.mark.parametrize(("count", "total"), [(0, 0), (-1, 3), (4, 3)])
+def test_share_of_nothing_has_no_interval(count: int, total: int) -> None:
+    with pytest.raises(ValueError, match="1 row or more"):
+        share_interval(count, total)
+
+
+def test_prompt_intervals_are_what_one_seed_resampled_gives() -> None:
+    draw = np.random.default_rng(5)
+    values = draw.normal(0.3, 1.0, (3, 40))
+    values[1, ::4] = np.nan
+    means, halves = prompt_intervals(values)
+    for row, mean, half in zip(values, means, halves, strict=True):
+        own = {f"p{n:02d}": None if np.isnan(v) else float(v) for n, v in enumerate(row)}
+        found = estimate(Paired.of({1: own}))
+        assert mean == pytest.approx(found.mean)
+        assert found.interval is not None
+        assert half == pytest.approx((found.interval[1] - found.interval[0]) / 2, rel=0.05)
+
+
+def test_prompt_intervals_of_few_prompts_have_a_mean_and_no_interval() -> None:
+    values = np.full((2, 25), np.nan)
+    values[0, :19], values[1, :20] = 1.0, np.arange(20.0)
+    means, halves = prompt_intervals(values)
+    assert means.tolist() == [1.0, 9.5]
+    assert np.isnan(halves[0])
+    # scipy: t(19, .975) = 2.093024; s = sqrt(35)
+    assert halves[1] == pytest.approx(2.093024 * math.sqrt(35.0 / 20.0), rel=1e-6)
+
+
+def test_seed_interval_by_hand_and_none_for_two() -> None:
+    assert seed_interval([1.0, 2.0]) is None
+    found = seed_interval([0.1, 0.2, 0.6])
+    # t(2, .975) = 4.302653; s = sqrt(0.07)
+    half = 4.302653 * math.sqrt(0.07 / 3.0)
+    assert found == pytest.approx((0.3 - half, 0.3 + half), rel=1e-6)
+
+
+def test_resampled_prompts_are_named_by_the_prompts() -> None:
+    names = [f"p{n}" for n in range(30)]
+    one, other = resampled_prompts(names, 50), resampled_prompts(names, 50)
+    assert one.shape == (50, 30)
+    assert (one == other).all()
+    assert one.sum(axis=1) == pytest.approx(np.ones(50))
+    assert not (one == resampled_prompts([*names[1:], "q"], 50)).all()

@@ -31,9 +31,9 @@ from dynamicrubric.engines.models import Models
 from dynamicrubric.engines.places import EnginePlaces
 from dynamicrubric.engines.reference import probe_of
 from dynamicrubric.engines.transformers import sequence_logprobs
-from dynamicrubric.engines.verifier import PROBES
+from dynamicrubric.engines.verifier import PROBES, LanguageModelVerifier
 from dynamicrubric.engines.vllm import PROBE_TOLERANCE
-from dynamicrubric.enginesettings import OpenAI, Vllm
+from dynamicrubric.enginesettings import InProcess, OpenAI, Vllm
 from dynamicrubric.errors import InstrumentError, UserError
 from dynamicrubric.worlds.base import BaseModelFiles
 
@@ -118,6 +118,46 @@ def test_roles_share_one_child_and_each_answers_by_its_own_adapter(
         ("verifier", base),
     ]
     assert "cost" not in document
+
+
+@pytest.mark.parametrize(("told_before", "number"), [(True, 1), (False, 2)])
+def test_role_that_is_kept_to_a_form_shares_a_child_that_was_started_for_it(
+    models: Models,
+    adapters: dict[str, Path],
+    vllm: EnginePlaces,
+    told_before: bool,
+    number: int,
+) -> None:
+    generator = adapters["generator"]
+    with Engines(models, vllm) as engines:
+        if told_before:
+            engines.make_room(SETTINGS, generator, constrained=True)
+        engines.sampler("policy", SETTINGS, adapters["policy"])
+        engines.sampler("generator", SETTINGS, generator, constrained=True)
+        engines.sampler("generator", SETTINGS, generator)
+        assert len(children()) == number
+    assert children() == []
+
+
+def test_engines_of_this_process_are_recorded_by_role_and_checkpoint_once_each(
+    models: Models, adapters: dict[str, Path], tmp_path: Path
+) -> None:
+    here = InProcess()
+    with Engines(models) as engines:
+        for _ in range(2):
+            engines.sampler("policy", here, adapters["policy"])
+        engines.sampler("generator", here, adapters["generator"])
+        judge = engines.verifier(verifier(kind="transformers"))
+        engines.write(tmp_path, with_cost=True)
+    document = json.loads((tmp_path / "engines.json").read_text("utf-8"))
+    base = checkpoint_hash(models.base_folder)
+    assert [(one["role"], one["checkpoint"]) for one in document["engines"]] == [
+        *((role, f"{base}+{checkpoint_hash(folder)}") for role, folder in adapters.items()),
+        ("verifier", base),
+    ]
+    assert isinstance(judge, LanguageModelVerifier)
+    band = document["engines"][-1]["settings"]["undecided_band"]
+    assert band == judge.undecided_band
 
 
 def test_adapter_that_vllm_takes_and_does_not_apply_is_a_broken_instrument(
@@ -308,9 +348,8 @@ def test_model_without_an_address_is_named(models: Models) -> None:
         opened.verifier(verifier(kind="openai", model="judge-9"))
 
 
-def test_engines_of_this_process_alone_write_no_file(models: Models, tmp_path: Path) -> None:
+def test_step_in_which_no_engine_answers_writes_no_file(models: Models, tmp_path: Path) -> None:
     with Engines(models) as engines:
-        engines.verifier(verifier(kind="transformers"))
         assert engines.spent() == {}
         engines.write(tmp_path, with_cost=True)
     assert os.listdir(tmp_path) == []

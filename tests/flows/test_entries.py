@@ -60,6 +60,8 @@ def test_flow_of_a_cell_or_role_that_is_not_its_own_is_refused(
         (("round", "coevolved-s1-r0"), "flows start coevolved-s1-r0"),
         (("start", "coevolved-s1-r1"), "flows round coevolved-s1-r1"),
         (("grid", "s9"), "'s9'"),
+        (("audit", "s1"), "study.audit"),
+        (("probe", "s9"), "'s9'"),
         (("warm_start", "foo"), "'foo'"),
         (("deploy", "--cron", "0 2 * * *", "--timezone", "Nowhere/X"), "'Nowhere/X'"),
         (("deploy", "--cron", "at night"), "five fields"),

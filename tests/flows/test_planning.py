@@ -141,6 +141,11 @@ def test_dvc_has_a_stage_for_each_grid_of_the_plan_and_none_without(project: Any
     write_plan(expand(load_config(project.root / "params.yaml")), project.root / "cells.yaml")
     listed = project.run(*dvc).split()
     assert [name for name in listed if name.startswith("grid@")] == ["grid@s1", "grid@s2"]
+    assert not [name for name in listed if name.startswith("audit@")]
+    project.change(study__audit={"checkpoints": 1})
+    write_plan(expand(load_config(project.root / "params.yaml")), project.root / "cells.yaml")
+    listed = project.run(*dvc).split()
+    assert [name for name in listed if name.startswith("audit@")] == ["audit@s1", "audit@s2"]
 
 
 LOCK = "schema: '2.0'\nstages:\n  plan:\n    cmd: python -m flows plan\n"

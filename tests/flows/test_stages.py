@@ -4,14 +4,19 @@ from __future__ import annotations
 
 import csv
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from dynamicrubric.arms import AuditConfig
+from dynamicrubric.audit.planned import planned_audits
 from dynamicrubric.config import load_config
 from dynamicrubric.grid import planned_grids
 from dynamicrubric.plan import Plan, expand, plan_document
+from dynamicrubric.probes.planned import planned_probes
+from dynamicrubric.probesettings import ProbeConfig
 from dynamicrubric.report.cellfiles import load_cell
 from dynamicrubric.yamlio import load_yaml
 from flows.stages import Stage, _reason, stages_of, steps_of
@@ -45,6 +50,8 @@ def test_stages_are_those_of_dvc_yaml(plan: Plan, stages: list[Stage]) -> None:
     for name, entry in declared.items():
         each = entry.get("foreach")
         groups = {"starts": plan.starts, "cells": plan.cells, "grids": planned_grids(plan)}
+        groups |= {"audits": planned_audits(plan)}
+        groups["probes"] = planned_probes(plan)
         keys = groups.get(str(each).strip("${}"), each or ())
         expected |= {f"{name}@{key}" for key in keys} if each else {name}
     assert {stage.name for stage in stages} == expected
@@ -92,6 +99,37 @@ def test_dvc_reads_of_a_grid_what_its_step_reads(plan: Plan) -> None:
         found.add(place)
     evaluations = {f"{cell.directory}/evaluation" for cell in grid.policies.values()}
     assert found == set(grid.generators.values()) | evaluations
+
+
+def test_audit_waits_for_every_cell_and_compare_for_it(plan: Plan) -> None:
+    audited = replace(plan, audit=AuditConfig(checkpoints=2))
+    found = {one.name: one for one in stages_of(audited, {"policy": 1, "generator": 1})}
+    cells = {f"round@{key}" for key in plan.cells} | {f"start@{key}" for key in plan.starts}
+    keys = planned_audits(audited)
+    assert keys and planned_audits(plan) == {}
+    for key in keys:
+        assert set(found[f"audit@{key}"].after) == cells
+        assert f"audit@{key}" in found["compare"].after
+    declared = load_yaml(ROOT / "dvc.yaml")["stages"]["audit"]["do"]
+    assert declared["outs"] == ["data/audit/${key}"]
+    read = [f"{cell.directory}/generator" for one in keys.values() for cell in one.cells]
+    read += [policy.sets for one in keys.values() for policy in one.policies]
+    assert all(any(f"{place}/".startswith(f"{dep}/") for dep in declared["deps"]) for place in read)
+
+
+def test_probes_wait_for_all_rounds_and_compare_for_them() -> None:
+    config = load_config(ROOT / "profiles/postcards.yaml")
+    probe = ProbeConfig(arms=("static", "coevolved"))
+    plan = expand(config.model_copy(update={"probe": probe}))
+    by_name = {one.name: one for one in stages_of(plan, {"policy": 100, "generator": 200})}
+    rounds = {f"round@{key}" for key in plan.cells} | {f"start@{key}" for key in plan.starts}
+    assert set(by_name["probe@s1"].after) == rounds
+    assert "probe@s1" in by_name["compare"].after
+    declared = load_yaml(ROOT / "dvc.yaml")["stages"]["probe"]["do"]
+    assert declared["outs"] == ["data/probes/${key}"]
+    folders = tuple(declared["deps"])
+    read = {"data/prepared", *planned_probes(plan)["s1"].inputs.values()}
+    assert all(name.startswith(folders) for name in read)
 
 
 def test_steps_of_a_cell_are_those_of_what_it_trains(plan: Plan) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from pathlib import Path
 from typing import Any
 
@@ -9,9 +10,12 @@ import pytest
 
 from dynamicrubric.config import Config, merge
 from dynamicrubric.engines.meta import ModelSize
-from dynamicrubric.preflight.facts import Phase
-from dynamicrubric.preflight.lengths import Lengths, longest_texts
+from dynamicrubric.engines.verifier import GPU_BUDGET
+from dynamicrubric.preflight.facts import GIB, Phase
+from dynamicrubric.preflight.lengths import MAX_CRITERION_LETTERS, Lengths, longest_texts
 from dynamicrubric.preflight.memory import HEAD_TILE, Memory
+from dynamicrubric.preflight.work import PACKED_TOKENS
+from dynamicrubric.rubrics import parse_rubric
 from dynamicrubric.yamlio import load_yaml
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -21,8 +25,8 @@ SIZE = ModelSize(
     layer_bytes=5000.0, outer_bytes=100.0,
 )  # fmt: skip
 LENGTHS = Lengths(
-    policy_in=100, policy_out=50, generator_in=500, generator_out=80, judged=300, warm_policy=0,
-    warm_generator=400,
+    policy_in=100, policy_out=50, generator_in=500, generator_out=80, judged=300, asked=90,
+    warm_policy=0, warm_generator=400,
 )  # fmt: skip
 
 
@@ -42,6 +46,34 @@ def test_adapters_over_a_base_hold_it_once_and_train_in_float32() -> None:
     assert phase.policy == 2 * 10_000 * 4  # trained, and the KL's reference
     assert phase.generator == 10_000 * 4
     assert phase.training == 10_000 * (4 + 8)
+
+
+def test_child_of_vllm_holds_the_base_again_once_for_all_roles_of_its_format() -> None:
+    engine = {"kind": "vllm", "dtype": "bfloat16", "max_model_len": 1024}
+    config = config_of(
+        "smollm2",
+        recipe={role: {"engine": engine} for role in ("policy", "generator", "verifier")},
+        runtime={"vllm": {"kv_cache_gib": 3.0}},
+    )
+    found = phases(config)
+    child = (1_000_000 + 10_000) * 2 + 3 * GIB + 8192 * 5000
+    expected = {step: child for step in found} | {"warm_start generator": 0.0}
+    assert {step: phase.served for step, phase in found.items()} == expected
+    assert found["evaluate_round"].base == 1_000_000 * 2  # what a probe is compared with
+    # What vLLM samples and judges takes nothing in the task; a training's own rollouts do.
+    assert "sampling, policy" not in found["sample_responses"].moments
+    assert "sampling, policy" in found["train_policy"].moments
+    assert "sampling, generator" not in found["train_policy"].moments
+    assert not any("verdicts" in phase.moments for phase in found.values())
+    two = {**engine, "max_model_len": 2048}
+    config = config_of(
+        "smollm2",
+        recipe={"generator": {"engine": engine}, "verifier": {"engine": two}},
+        runtime={"vllm": {"kv_cache_gib": 3.0}},
+    )
+    assert phases(config)["train_policy"].served == 2 * child
+    assert phases(config)["train_generator"].served == child
+    assert phases(config)["sample_responses"].served == 0.0
 
 
 def test_whole_models_hold_each_role_and_no_base() -> None:
@@ -123,6 +155,40 @@ def test_sampling_holds_as_many_rows_as_there_are_requests_or_as_the_engine_take
 def test_highest_moment_is_what_a_step_needs_on_top_of_what_it_holds() -> None:
     phase = Phase("x", 1.0, 2.0, 3.0, 4.0, {"a": 5.0, "b": 7.0, "c": 6.0})
     assert (phase.held, phase.highest, phase.total) == (10.0, "b", 17.0)
+
+
+@pytest.mark.parametrize(
+    ("judged", "asked", "pairs", "tokens"),
+    [
+        (300, 90, 300 * 90 * 4, 8192),
+        (6000, 2000, 4096 * 4096, 8192),  # one of 4,096 tokens has more questions beside it
+        (16_000, 2000, 4096 * 4096, 16_000 + 1024),
+    ],
+)
+def test_verdicts_take_a_row_and_the_scores_of_its_largest_block(
+    judged: int, asked: int, pairs: int, tokens: int
+) -> None:
+    config = config_of("smollm2")
+    lengths = LENGTHS._replace(judged=judged, asked=asked)
+    found = Memory(SIZE, config, config.recipe, lengths).phases()
+    phase = next(one for one in found if one.step == "train_generator")
+    assert config.recipe.generator.group_size == 4
+    assert phase.moments["verdicts"] == tokens * 5000 + 8 * pairs * 4
+
+
+def test_parts_that_are_shown_add_up_to_the_total_that_is_compared() -> None:
+    third = 2**30 / 3
+    held = (third,) * 4
+    phase = Phase("x", *held, {"a": third}, process=third, served=third, tasks=3)
+    assert phase.parts == (0.34,) * 7
+    assert (phase.one, phase.all) == (2.38, 7.14)
+    assert phase.one >= phase.total / 2**30
+
+
+def test_longest_criterion_is_the_parsers() -> None:
+    default = inspect.signature(parse_rubric).parameters["max_criterion_chars"].default
+    assert default == MAX_CRITERION_LETTERS
+    assert GPU_BUDGET.tokens == PACKED_TOKENS
 
 
 def test_lengths_of_the_paper_are_8k_and_24k() -> None:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import re
 import sys
+from math import ceil
 from pathlib import Path
 from typing import Any
 
@@ -43,6 +45,10 @@ def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def document(**changes: Any) -> dict[str, Any]:
     found = load_yaml(ROOT / "profiles" / "smollm2.yaml")
     found["backbone"] |= {"checkpoint": "tiny", "shape": SHAPE}
+    study = found["study"]  # other arms bind the verifier
+    study["groups"] = {"default": study["groups"]["default"]}
+    named = {arm for selection in study["groups"]["default"] for arm in selection["arms"]}
+    study["arms"] = {arm: diff for arm, diff in study["arms"].items() if arm in named}
     return merge(found, changes)
 
 
@@ -70,11 +76,25 @@ def test_profile_that_fits_can_run(project: Path) -> None:
 def test_gpu_that_is_too_small_is_a_problem_that_says_what_would_do(project: Path) -> None:
     recipe = {"policy": {"max_tokens": 400}}  # long rows: the backward pass needs most
     report = report_of(Device("GPU", 1, 0.05 * GIB), recipe=recipe)
-    found = problems(report)["memory"]
+    memory = [check for check in report.problems if check.area == "memory"]
+    found = {check.found.split(" needs ")[0]: check for check in memory}
+    by_step = {phase.step: phase for phase in report.phases}
+    assert found.keys() == {phase.step for phase in report.phases if phase.all > 0.045}
     ways = ("runtime.rows_per_pass", "runtime.recompute_activations", "bfloat16", "runtime.slots")
-    assert [one for one in ways if one not in found.change] == []
-    largest = max(phase.total for phase in report.phases)
-    assert f"needs {2 * largest / GIB:.1f} GiB" in found.found
+    largest = found["train_generator"]
+    assert [one for one in ways if one not in largest.change] == []
+    phase = by_step["train_generator"]
+    needs = f"needs 2 x {phase.one:.2f} = {2 * phase.one:.2f} GiB"
+    assert needs in largest.found
+    assert f"a GPU of {ceil(phase.one / 0.9)} GiB" in largest.change
+    # What a change is said to come to is what it comes to.
+    for words, change in (
+        ("set runtime.recompute_activations", {"recompute_activations": True}),
+        ("set runtime.rows_per_pass to 1", {"rows_per_pass": 1}),
+        ("lower runtime.slots to 1", {"slots": 1}),
+    ):
+        after = {one.step: one for one in report_of(GPU, recipe=recipe, runtime=change).phases}
+        assert f"{words} ({after['train_generator'].all:.2f} GiB then)" in largest.change
     cured = {"slots": 1, "rows_per_pass": 1, "recompute_activations": True}
     before, after = (
         {phase.step: phase.moments.get("forward and backward", 0.0) for phase in one.phases}
@@ -84,12 +104,54 @@ def test_gpu_that_is_too_small_is_a_problem_that_says_what_would_do(project: Pat
         assert after[step] < before[step] / 8
 
 
+def test_every_problem_says_what_would_have_to_change(project: Path) -> None:
+    changed = {
+        "world": {"anchors": ["nowhere.jsonl"], "max_response_letters": 9000},
+        "study": {"arms": {"frozen": {"policy": {"engine": {"kind": "vllm"}}}}},
+        "runtime": {"vllm": {"python": "no/such/python"}},
+    }
+    report = report_of(Device("GPU", 1, 0.05 * GIB), **changed)
+    assert {check.area for check in report.problems} == {"sources", "engines", "context", "memory"}
+    assert all(check.change for check in report.problems)
+    with pytest.raises(AssertionError):
+        Check("memory", "problem", "it does not fit")
+
+
+@pytest.mark.parametrize(
+    "profile", sorted(path.stem for path in (ROOT / "profiles").glob("*.yaml"))
+)
+def test_tables_of_every_profile_add_up(profile: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(ROOT)
+    monkeypatch.setenv("HF_HUB_OFFLINE", "1")
+    run = CliRunner().invoke(app, ["preflight", profile, "--gpu-memory", "139"])
+    assert run.exit_code == (2 if "PROBLEM" in run.output else 0), run.output
+    lines = [line.split() for line in run.output.splitlines()]
+
+    def rows(title: str, end: str, columns: slice) -> list[list[float]]:
+        start = next(n for n, words in enumerate(lines) if words[:1] == [title])
+        stop = next(n for n, words in enumerate(lines) if n > start and words[:1] == [end])
+        numbers = [[w for w in words if re.fullmatch(r"[\d.,]+|-", w)] for words in lines]
+        found = [
+            [0.0 if w == "-" else float(w.replace(",", "")) for w in row[columns]]
+            for row in numbers[start + 2 : stop + (end == "total")]
+        ]
+        return [row for row in found if row]
+
+    for *parts, one, tasks, together in rows("Memory", "Work", slice(None)):
+        assert sum(parts) == pytest.approx(one, abs=1e-6)
+        assert one * tasks == pytest.approx(together, abs=1e-6)
+    *steps, total = rows("Work", "total", slice(0, 6))
+    assert [sum(column) for column in zip(*steps, strict=True)] == total
+    *parts, (disk,) = rows("Disk,", "total", slice(0, 1))
+    assert sum(part for (part,) in parts) == pytest.approx(disk, abs=1e-6)
+
+
 def test_tasks_that_share_a_gpu_add_up(project: Path) -> None:
     alone = report_of(runtime={"slots": 1})
-    need = max(phase.total for phase in alone.phases)
+    need = max(phase.one for phase in alone.phases) * GIB
     device = Device("GPU", 1, 1.5 * need / 0.9)
     assert not problems(report_of(device, runtime={"slots": 1}))
-    assert "2 tasks at a time" in problems(report_of(device, runtime={"slots": 2}))["memory"].found
+    assert "needs 2 x " in problems(report_of(device, runtime={"slots": 2}))["memory"].found
     assert not problems(report_of(Device("GPU", 2, 1.5 * need / 0.9), runtime={"slots": 2}))
 
 
@@ -131,19 +193,35 @@ def test_limit_of_an_arms_engine_is_its_context(project: Path) -> None:
 def test_thinking_of_a_verifier_needs_room_in_its_engine(project: Path) -> None:
     engine = {"kind": "vllm", "max_model_len": 1024, "max_verdict_tokens": 1}
     runtime = {"vllm": {"python": sys.executable}}
-    recipe = {"verifier": {"engine": engine}}
-    assert problems(report_of(recipe=recipe, runtime=runtime)) == {}
+    study = {"arms": {"stale": {"verifier": {"engine": engine}}}}
+    assert problems(report_of(study=study, runtime=runtime)) == {}
     engine["max_verdict_tokens"] = 1000
-    found = problems(report_of(recipe=recipe, runtime=runtime))["context"]
+    found = problems(report_of(study=study, runtime=runtime))["context"]
     assert found.found.startswith("verifier: ")
 
 
 def test_engines_elsewhere_are_named_with_the_arms_that_have_them(project: Path) -> None:
     arms = {"stale": {"verifier": {"engine": {"kind": "vllm", "max_model_len": 1024}}}}
     report = report_of(study={"arms": arms}, runtime={"vllm": {"python": sys.executable}})
-    (note,) = [check for check in report.checks if check.area == "engines"]
-    assert (note.level, note.found.partition(":")[0]) == ("note", "verifier")
-    assert note.found.endswith("(in stale)")
+    (found,) = [check for check in report.checks if check.area == "engines"]
+    assert (found.level, found.found.partition(":")[0]) == ("ok", "verifier")
+    assert found.found.endswith("(in stale)")
+
+
+def test_cache_of_vllm_that_holds_no_whole_text_is_a_problem(project: Path) -> None:
+    # Two layers, two key heads of 16 numbers, keys and values, in float32.
+    token = 2 * 2 * 16 * 2 * 4
+    engine = {"kind": "vllm", "max_model_len": 1024}
+    gib = 1024 * token / GIB
+
+    def report(cache: float) -> Report:
+        runtime = {"vllm": {"python": sys.executable, "kv_cache_gib": cache}}
+        return report_of(recipe={"policy": {"engine": engine}}, runtime=runtime)
+
+    assert problems(report(1.01 * gib)) == {}
+    found = problems(report(0.99 * gib))["context"]
+    assert "1,024 tokens (engine.max_model_len)" in found.found
+    assert "raise runtime.vllm.kv_cache_gib" in found.change
 
 
 def test_fewer_gpus_than_a_training_has_processes_is_a_problem(project: Path) -> None:
@@ -172,7 +250,7 @@ def test_processes_of_a_cpu_multiply_trainings_alone(project: Path) -> None:
     runtime = {"slots": 2, "processes": 2}
     report = report_of(device, runtime=runtime)
     (line,) = [check.found for check in report.checks if check.area == "memory"]
-    assert line.startswith("4 processes at a time: train_")
+    assert re.match(r"train_\w+ needs 4 x ", line)
     settings = Config.model_validate(document(runtime=runtime)).runtime
     assert tasks_on_one(settings, device, "train_policy") == 4
     assert tasks_on_one(settings, device, "evaluate_round") == 2

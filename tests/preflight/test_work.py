@@ -17,11 +17,15 @@ from dynamicrubric.preflight.work import (
     num_prompts,
     planned_work,
     timed,
+    total_work,
 )
 from dynamicrubric.yamlio import load_yaml
 
 ROOT = Path(__file__).resolve().parents[2]
-LENGTHS = Lengths(10, 5, 100, 20, 0, 0, 0)
+LENGTHS = Lengths(
+    policy_in=10, policy_out=5, generator_in=100, generator_out=20, judged=300, asked=90,
+    warm_policy=0, warm_generator=150,
+)  # fmt: skip
 
 
 def smollm2(**study: Any) -> Config:
@@ -42,17 +46,51 @@ def test_work_of_one_arm_is_what_its_settings_multiply_to() -> None:
     generator = found["train_generator"]
     assert generator.completions == (16 + 8) * 2 * 4
     assert generator.verdicts == generator.completions * 4 * (4 + 4)
+    # Each response of a set, and each anchor, once with the questions of all four rubrics.
+    assert generator.tokens_judged == (16 + 8) * 2 * (4 + 4) * (300 + 4 * 90)
     policy = found["train_policy"]
     sets = 2 * 12 * 2
     assert policy.completions == sets * (4 + 1)
     assert policy.tokens_read == sets * 4 * 10 + sets * 100
     assert policy.tokens_written == sets * 4 * 5 + sets * 20
     assert policy.verdicts == sets * 4 * 4
+    assert policy.tokens_judged == sets * 4 * (300 + 90)
     measured = found["evaluate_round"]
     # Rounds 1 and 2 also write and judge rubrics for the sets of the round before.
     assert (measured.runs, measured.completions) == (3, 3 * 24 * (4 + 1) + 2 * 24)
     assert measured.tokens_read == 3 * 24 * 4 * 10 + 5 * 24 * 100
     assert measured.verdicts == 3 * 24 * 4 * (4 + 4) + 2 * 24 * 4 * 4
+
+
+def test_response_that_fills_a_pass_is_read_again_for_what_has_no_room_behind_it() -> None:
+    lengths = LENGTHS._replace(judged=16_000, asked=2_000)
+    config = smollm2(run=["coevolved"], rounds=2)
+    found = {one.step: one for one in planned_work(config, countable_plan(config), lengths)}
+    judged = 2 * 12 * 2 * 4
+    assert found["train_policy"].tokens_judged == judged * (2 * 16_000 + 2_000)  # 1,024 at a time
+
+
+def test_warm_start_reads_its_texts_and_takes_what_it_took_here(tmp_path: Path) -> None:
+    config = smollm2()
+    warm = work_of(config)["warm_start generator"]
+    assert (warm.completions, warm.tokens_read, warm.seconds) == (0, 40 * 4 * 150, None)
+    identity = {
+        "backbone": config.backbone.model_dump(mode="json"),
+        "settings": config.warm_start.generator.model_dump(mode="json"),
+    }
+    record(tmp_path / "data/warm/generator", "warm_start", 9.0, **identity)
+    (found, *_) = timed((warm,), config, tmp_path)
+    assert (found.seconds, found.based_on) == (9.0, 1)
+    other = {**identity, "settings": {**identity["settings"], "steps": 41}}
+    record(tmp_path / "other/data/warm/generator", "warm_start", 9.0, **other)
+    assert timed((warm,), config, tmp_path / "other") == (warm,)
+
+
+def test_total_is_the_sum_of_every_column_and_unknown_with_an_unknown_part() -> None:
+    parts = (Work("a", 1, 2, 3, 4, 5, 6, 7.0, 1), Work("b", 10, 20, 30, 40, 50, 60, 70.0, 2))
+    assert total_work(parts, "total") == Work("total", 11, 22, 33, 44, 55, 66, 77.0, 3)
+    unknown = total_work((*parts, Work("c", 1, 0, 0, 0, 0)), "total")
+    assert (unknown.runs, unknown.seconds) == (12, None)
 
 
 def test_work_of_an_arm_that_never_trains_its_generator_has_no_such_step() -> None:
@@ -79,7 +117,7 @@ def test_kept_rubrics_are_written_for_the_held_out_and_then_once_for_all(arm: st
 
 
 def test_oracle_judges_nothing() -> None:
-    assert [one.verdicts for one in work_of(postcards("oracle")).values()] == [0, 0, 0]
+    assert {one.verdicts for one in work_of(postcards("oracle")).values()} == {0}
 
 
 def record(path: Path, step: str, seconds: float, **identity: Any) -> None:

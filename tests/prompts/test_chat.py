@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from transformers import PreTrainedTokenizerFast
 
 from dynamicrubric.engines.chat import chat_frame, content_encoder, template_ids
+from dynamicrubric.engines.chattokenizer import ChatTokenizer
 from dynamicrubric.errors import UserError
 from dynamicrubric.prompts.chat import ChatFrame, Message
 from dynamicrubric.prompts.verifier import verifier_ids, verifier_messages
@@ -110,6 +111,22 @@ def test_awkward_rows_leave_the_verifiers_control_tokens_where_they_are(frame: C
             ):
                 prefix, question = verifier_ids(frame, prompt, response, criterion)
                 assert controls(frame, prefix + question) == benign
+
+
+def test_awkward_rows_leave_the_control_tokens_of_policy_and_generator_where_they_are(
+    tokenizer: PreTrainedTokenizerFast, frame: ChatFrame
+) -> None:
+    if not AWKWARD.is_file():
+        pytest.skip("the public data are not here: ../shared/data/awkward.jsonl")
+    chats = ChatTokenizer(tokenizer)
+    asked = controls(frame, chats.policy_prompt("Write"))
+    for line in AWKWARD.read_text(encoding="utf-8").splitlines():
+        row = json.loads(line)
+        for prompt in (row["prompt"], *row["responses"]):
+            assert controls(frame, chats.policy_prompt(prompt)) == asked
+        benign = chats.generator_prompt("Write", ["Dear Anna."] * len(row["responses"]))
+        shown = chats.generator_prompt(row["prompt"], row["responses"])
+        assert controls(frame, shown) == controls(frame, benign)
 
 
 @settings(max_examples=40, deadline=None)

@@ -9,14 +9,21 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from dynamicrubric.arms import AuditConfig
+from dynamicrubric.audit.planned import PlannedAudit, planned_audits
 from dynamicrubric.config import Config, Selection, load_config
 from dynamicrubric.grid import planned_grids
 from dynamicrubric.plan import Cell, Plan, expand
+from dynamicrubric.probes.attacks import attacks_of
+from dynamicrubric.probes.files import ATTACK_TYPES, COURSE_TYPES
+from dynamicrubric.probes.planned import ProbedCell, planned_probes
+from dynamicrubric.probesettings import ProbeConfig
 from dynamicrubric.report.cellfiles import CELL_FILE, SET_METRICS, find_artefacts
-from dynamicrubric.versions import STEP_VERSIONS
+from dynamicrubric.versions import PROBE_VERSIONS, STEP_VERSIONS
 from tasks.disk import remove
 from tasks.record import BuildDirs, StepRequest, run_step
 
@@ -51,11 +58,16 @@ class FakeStudy:
         prompts: int = 24,
         steps: int = 4,
         write: bool = True,
+        profile: str = "postcards",
+        audit: AuditConfig | None = None,
+        probe: tuple[str, ...] = (),
     ) -> None:
         self.root = root
         self.prompts = prompts
         self.steps = steps
-        self.config = _config(arms, seeds, rounds, run, prompts, steps)
+        self.config = _config(arms, seeds, rounds, run, prompts, steps, profile, audit)
+        asked = ProbeConfig(arms=probe) if probe else None
+        self.config = self.config.model_copy(update={"probe": asked})
         self.plan: Plan = expand(self.config)
         self.questions = {
             name: arm.question for name, arm in self.config.study.arms.items() if name in arms
@@ -65,6 +77,148 @@ class FakeStudy:
             for cell in [*self.plan.starts.values(), *self.plan.cells.values()]:
                 self.write_cell(cell.key)
             self.write_grids()
+            for one in planned_audits(self.plan).values():
+                self.write_audit(one)
+            self.write_probes()
+
+    def write_bare(self, folder: Path) -> None:
+        """Write an artefact with nothing in it that anybody reads."""
+        request = StepRequest("prepare", 1, {"folder": folder.name}, {})
+        run_step(request, folder, self.root / "work/steps", _warm_generator)
+
+    def write_audit(
+        self, audit: PlannedAudit, alter: Callable[[list[dict[str, Any]]], None] | None = None
+    ) -> None:
+        """Write an audit with three generators a cell, better with every step.
+
+        `alter` may change the rows of the measurements.
+        """
+        draw = random.Random(audit.seed)
+        checkpoints: list[dict[str, Any]] = []
+        rows: list[dict[str, Any]] = []
+        for policy in audit.policies:
+            for cell in policy.cells:
+                training = cell.recipe.generator_training
+                assert training is not None
+                for step in (0, self.steps // 2, self.steps):
+                    name = f"{cell.key}/{step}"
+                    checkpoints.append({
+                        "name": name, "policy": policy.name, "cell": cell.key, "step": step,
+                        "steps": self.steps, "disc": training.objective.disc,
+                        "anchor": training.objective.anchor, "responses": training.responses,
+                        "set_size": SAMPLES,
+                    })  # fmt: skip
+                    for row in self._rubrics(cell, None, 0.01 * step):
+                        anchor = -3.0 + 0.2 * step + 0.1 * draw.gauss(0, 1)
+                        row["anchor_r_anchor"] = anchor if row["valid"] else None
+                        rows.append({"policy": policy.name, "checkpoint": name, **row})
+        if alter:
+            alter(rows)
+        document = {
+            "policies": {one.name: {"round": one.round} for one in audit.policies},
+            "checkpoints": checkpoints,
+            "spreads": {cell.key: {"disc": 0.02, "anchor": 0.3} for cell in audit.cells},
+        }
+
+        def build(dirs: BuildDirs) -> None:
+            (dirs.out / "checkpoints.json").write_text(json.dumps(document))
+            pq.write_table(pa.Table.from_pylist(rows), dirs.out / "measurements.parquet")
+
+        inputs = {f"sets/{one.name}": self.root / one.sets for one in audit.policies}
+        inputs |= {
+            f"generator/{cell.key}": self.root / cell.directory / "generator"
+            for cell in audit.cells
+        }
+        version = STEP_VERSIONS["audit_checkpoints"]
+        asked = StepRequest("audit_checkpoints", version, {"rows": json.dumps(rows)}, inputs)
+        remove(self.root / audit.directory)
+        run_step(asked, self.root / audit.directory, self.root / "work/steps", build)
+
+    def write_probes(
+        self,
+        gains: Callable[[str, int, str, str], tuple[float, float]] = lambda *place: (0.0, -0.1),
+        shares: Callable[[str, int], tuple[float, float]] = lambda *place: (0.8, 0.9),
+        alter: Callable[[dict[str, list[dict[str, Any]]]], None] | None = None,
+    ) -> None:
+        """Write the probes of every seed.
+
+        Args:
+            gains: (arm, round, attack, mode) to mean gains in score and in true quality.
+            shares: (arm, round) to the mean shares of pairs of proxy and gold.
+            alter: changes the rows of the tables, by name, before they are written.
+        """
+        if not planned_probes(self.plan):
+            return
+        request = StepRequest("prepare", 1, {"prepared": "made up"}, {})
+        run_step(request, self.root / "data/prepared", self.root / "work/steps", _warm_generator)
+        request = StepRequest("train_generator", 1, {"seed": "warm"}, {})
+        warm = self.root / "data/warm/generator"
+        run_step(request, warm, self.root / "work/steps", _warm_generator)
+        for probe in planned_probes(self.plan).values():
+            tables = {
+                "attacks": [
+                    row
+                    for key, one in probe.cells.items()
+                    for row in self._attacked(key, one, gains)
+                ],
+                "course": [
+                    row
+                    for key, one in probe.cells.items()
+                    for row in self._course(key, one, shares)
+                ],
+            }
+            if alter:
+                alter(tables)
+
+            def build(dirs: BuildDirs, tables: Any = tables) -> None:
+                types = {"attacks": ATTACK_TYPES, "course": COURSE_TYPES}
+                for name, rows in tables.items():
+                    frame = pd.DataFrame(rows, columns=list(types[name])).astype(types[name])
+                    frame.to_parquet(dirs.out / f"{name}.parquet", index=False)
+
+            inputs = {name: self.root / folder for name, folder in probe.inputs.items()}
+            inputs["prepared"] = self.root / "data/prepared"
+            identity = {**probe.settings, "rows": json.dumps(tables, sort_keys=True)}
+            version = PROBE_VERSIONS["probe_evaluators"]
+            asked = StepRequest("probe_evaluators", version, identity, inputs)
+            run_step(asked, self.root / probe.directory, self.root / "work/steps", build)
+
+    def _attacked(self, key: str, one: ProbedCell, gains: Any) -> list[dict[str, Any]]:
+        recipe = one.cell.recipe
+        rows = []
+        for attack in attacks_of(self.config.world.name).values():
+            for mode in ("kept", "seen") if attack.order == "first" else ("seen",):
+                score, quality = gains(one.arms[0], recipe.round, attack.name, mode)
+                for prompt in range(self.prompts):
+                    # The means are what was asked for, whatever the number of attacks.
+                    own = score + (0.02 if prompt % 2 else -0.02)
+                    true = quality + (0.02 if prompt % 4 < 2 else -0.02)
+                    rows.append({
+                        "cell": key, "evaluator": recipe.rubrics.evaluator, "attack": attack.name,
+                        "order": attack.order, "mode": mode, "set_id": f"p{prompt:03d}/0",
+                        "prompt_id": f"p{prompt:03d}", "place": 1,
+                        "score_before": 0.4, "score_after": 0.4 + own, "score_gain": own,
+                        "rank_before": 0.5, "rank_after": 0.5, "rank_gain": 0.0,
+                        "quality_before": 0.1, "quality_after": 0.1 + true, "quality_gain": true,
+                        "text": "forged", "rubric_before": "[]", "rubric_after": "[]",
+                    })  # fmt: skip
+        return rows
+
+    def _course(self, key: str, one: ProbedCell, shares: Any) -> list[dict[str, Any]]:
+        draw = random.Random(key + "course")
+        if not one.older:
+            return []
+        means = shares(one.arms[0], one.cell.recipe.round)
+        before = [
+            tuple(min(1.0, max(0.0, mean + draw.gauss(0, 0.05))) for mean in means)
+            for _ in range(self.prompts)
+        ]
+        return [
+            {"cell": key, "reference": reference, "set_id": f"p{prompt:03d}/0",
+             "prompt_id": f"p{prompt:03d}", "num_pairs": 1, "proxy": proxy, "gold": gold}
+            for reference in one.older
+            for prompt, (proxy, gold) in enumerate(before)
+        ]  # fmt: skip
 
     def write_grids(self, generators: tuple[str, ...] = GENERATORS) -> None:
         """Write the grid of every seed that has one: the cells' rubrics, shifted by generator."""
@@ -319,13 +473,20 @@ def _config(
     run: tuple[Selection, ...] | None,
     prompts: int,
     steps: int,
+    profile: str,
+    audit: AuditConfig | None,
 ) -> Config:
-    full = load_config(REPOSITORY / "profiles" / "postcards.yaml"
-                       if (REPOSITORY / "profiles" / "postcards.yaml").exists()
-                       else REPOSITORY / "params.yaml")  # fmt: skip
+    full = load_config(REPOSITORY / "profiles" / f"{profile}.yaml")
     chosen = {name: full.study.arms[name] for name in arms}
     study = full.study.model_copy(
-        update={"rounds": rounds, "seeds": seeds, "arms": chosen, "groups": {}, "run": run}
+        update={
+            "rounds": rounds,
+            "seeds": seeds,
+            "arms": chosen,
+            "groups": {},
+            "run": run,
+            "audit": audit,
+        }
     )
     recipe = full.recipe.model_copy(
         update={

@@ -132,7 +132,7 @@ def test_round_is_sampled_and_written_by_vllm_and_judged_by_an_endpoint(
     roles = [
         one["role"] for one in json.loads((trained / "engines.json").read_text("utf-8"))["engines"]
     ]
-    assert roles == ["generator", "verifier"]
+    assert roles == ["generator", "verifier", "policy"]
 
     measured = out_dir(tmp_path, "evaluation")
     steps.evaluate_round(
@@ -148,12 +148,36 @@ def test_round_is_sampled_and_written_by_vllm_and_judged_by_an_endpoint(
     assert list((tmp_path / "logs").glob("vllm-base-*.log"))
 
 
-def test_static_generator_is_trained_and_writes_beside_one_child(
-    world: LanguageWorld, places: dict[str, Any], tmp_path: Path
-) -> None:
+def counted_starts(places: dict[str, Any], tmp_path: Path) -> Path:
+    """Have each start of a child leave a line in a file."""
     python, starts = Path(places["vllm"]["python"]), tmp_path / "starts"
     shebang, program = python.read_text().splitlines()
     python.write_text(f'{shebang}\necho started >> "{starts}"\n{program}\n')
+    return starts
+
+
+def test_policy_is_trained_beside_one_child_of_generator_and_verifier(
+    world: LanguageWorld, places: dict[str, Any], tmp_path: Path
+) -> None:
+    starts, trained = counted_starts(places, tmp_path), out_dir(tmp_path, "policy")
+    steps.train_policy(
+        recipe=world.recipe(
+            rubrics={"engine": VLLM, "constrained": True},
+            verifier={"kind": "language_model", "engine": VLLM, "coverage_floor": 0.0},
+            policy_training={"steps": 1},
+        ),
+        cell_hash="c", policy_dir=str(world.folder("policy_1")),
+        generator_dir=str(world.folder("generator_1")),
+        prepared_dir=str(world.folder("prepared")), out_dir=str(trained),
+        work_dir=str(tmp_path / "work"), checkpoint_every_steps=1, engines=places,
+    )  # fmt: skip
+    assert starts.read_text().split() == ["started"]
+
+
+def test_static_generator_is_trained_and_writes_beside_one_child(
+    world: LanguageWorld, places: dict[str, Any], tmp_path: Path
+) -> None:
+    starts = counted_starts(places, tmp_path)
     trained = out_dir(tmp_path, "generator")
     recipe = world.recipe(
         rubrics={"evaluator": "static", "engine": VLLM},
@@ -167,6 +191,11 @@ def test_static_generator_is_trained_and_writes_beside_one_child(
         work_dir=str(tmp_path / "work"), checkpoint_every_steps=1, engines=places,
     )  # fmt: skip
     engines = json.loads((trained / "engines.json").read_text("utf-8"))["engines"]
-    assert [one["role"] for one in engines] == ["verifier", "generator"]
-    assert engines[1]["checkpoint"].startswith(f"{engines[0]['checkpoint']}+")
+    # The verifier, the trainer's own model, and what wrote the kept rubrics after the training.
+    assert [one["role"] for one in engines] == ["verifier", "generator", "generator"]
+    start, written = (
+        f"{engines[0]['checkpoint']}+{checkpoint_hash(folder)}"
+        for folder in (world.folder("generator"), trained)
+    )
+    assert [one["checkpoint"] for one in engines[1:]] == [start, written]
     assert starts.read_text().split() == ["started"]

@@ -39,17 +39,16 @@ def watched(tiny, where: Path, **changed: Any):
     return run, [*Watched.advantages]
 
 
-def ours(rows, weights: tuple[float, float]) -> list[float]:
+def ours(
+    rows, weights: tuple[float, ...], names: tuple[str, ...] = ("r_disc", "r_anchor")
+) -> list[float]:
     """Normalise each reward in its group, add, and normalise once more over the step."""
     sums: list[float] = []
     for start in range(0, len(rows), GROUP):
         group = rows.iloc[start : start + GROUP]
-        rewards = [
-            [None if np.isnan(v) else float(v) for v in group[name]]
-            for name in ("r_disc", "r_anchor")
-        ]
+        rewards = [[None if np.isnan(v) else float(v) for v in group[name]] for name in names]
         sums += combine_advantages(rewards, weights)
-    scored = rows[["r_disc", "r_anchor"]].notna().any(axis=1).to_numpy()
+    scored = rows[list(names)].notna().any(axis=1).to_numpy()
     array = np.array(sums)
     kept = array[scored]
     found = np.zeros_like(array)

@@ -36,12 +36,15 @@ from dynamicrubric.versions import STEP_VERSIONS
 from dynamicrubric.worlds.prepared import read_jsonl
 
 GOLDEN: Final = Path(__file__).with_name("golden.json")
+ARMS: Final = Path(__file__).with_name("golden_arms.json")
+"""The same of arms whose evaluator gives scores without verdicts: it came later."""
 COMMAND: Final = "GOLDEN=write python -m pytest tests/training/test_golden.py"
 ORDER: Final = (
     "prepare", "warm_start", "sample_responses", "train_generator", "train_policy",
-    "evaluate_round", "evaluate_grid",
+    "evaluate_round", "evaluate_grid", "audit_checkpoints",
 )  # fmt: skip
 """Each step after the ones it builds on: the first that differs is the one that changed."""
+AUDITED: Final = ("delta_gap", "r_disc", "r_dir", "anchor_r_anchor")
 TOLERANCE: Final = 0.01
 SMALL: Final = 1e-4
 HIDDEN_SIZE: Final = 192
@@ -161,6 +164,7 @@ def trajectory(tiny: Any, where: Path) -> dict[str, dict[str, Any]]:
         out_dir=str(where / "grid"),
     )
     grid = json.loads((where / "grid" / "metrics.json").read_text())["metrics"]["G_0"]["P_1"]
+    audit = audited(world, generator.out, where)
     return {
         "prepare": {name: digest(tiny.root / "whole" / name) for name in DATA_FILES},
         "warm_start": {
@@ -189,7 +193,65 @@ def trajectory(tiny: Any, where: Path) -> dict[str, dict[str, Any]]:
             "figures": {name: found["value"] for name, found in grid.items()},
             "rubrics": column(where / "grid" / "rubrics.parquet", "text"),
         },
+        "audit_checkpoints": {
+            "figures": {
+                name: {figure: float(rows[figure].dropna().mean()) for figure in AUDITED}
+                for name, rows in audit.groupby("checkpoint")
+            },
+            "rubrics": audit["text"].tolist(),
+        },
     }
+
+
+def arms_trajectory(tiny: Any, where: Path) -> dict[str, dict[str, Any]]:
+    """Run a tiny round of each arm that is scored without verdicts; return what it computed."""
+    where.mkdir()
+    world = written_world(tiny, where / "world")
+    found: dict[str, dict[str, Any]] = {}
+    for kind in ("scalar", "scalar_set", "length", "random"):
+        recipe: dict[str, Any] = {"rubrics": {"evaluator": kind}, "generator_training": None}
+        generator, log = world.generator, []
+        if kind.startswith("scalar"):
+            recipe["reward_training"] = {"steps": 2, "batch_size": 4, "learning_rate": 1e-4}
+            model = world.train_generator(where / f"{kind}-model", **recipe)
+            generator, log = model.out, metrics(model.log)
+        slowly = {"policy_training": {"learning_rate": 1e-4, "steps": 2}}
+        policy = world.train_policy(where / kind, generator=generator, **recipe, **slowly)
+        (where / f"{kind}-round").mkdir()
+        steps.evaluate_round(
+            recipe=world.recipe(**recipe),
+            policy_dir=str(policy.out),
+            generator_dir=str(generator),
+            start_policy_dir=str(world.policy),
+            prepared_dir=str(world.prepared),
+            out_dir=str(where / f"{kind}-round"),
+        )
+        figures = json.loads((where / f"{kind}-round" / "metrics.json").read_text())["metrics"]
+        found[kind] = {
+            "reward_model": log,
+            "policy": metrics(policy.log),
+            "texts": policy.rollouts["text"].tolist(),
+            "scores": policy.rollouts["score"].tolist(),
+            "figures": {name: one["value"] for name, one in figures.items()},
+        }
+    return found
+
+
+def audited(world: Any, trained: Path, where: Path) -> pd.DataFrame:
+    """Audit the generator before and after its training on the start policy's responses."""
+    (where / "audit").mkdir()
+    steps.audit_checkpoints(
+        policies=[{"name": "start", "round": 1, "sets": str(where / "start")}],
+        checkpoints=[
+            {"name": f"G_{step}", "policy": "start", "cell": "cell", "step": step, "steps": 1,
+             "directory": str(folder), "trained": str(trained), "recipe": world.recipe()}
+            for step, folder in enumerate((world.generator, trained))
+        ],
+        world={"name": "postcards", "seed": 3, "num_heldout_prompts": 8, "num_anchors": 5},
+        prepared_dir=str(world.prepared),
+        out_dir=str(where / "audit"),
+    )  # fmt: skip
+    return pd.read_parquet(where / "audit" / "measurements.parquet")
 
 
 def digest(path: Path) -> str:
@@ -235,6 +297,15 @@ def now(tiny: Any, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
 
 
 @pytest.fixture(scope="module")
+def arms_now(tiny: Any, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+    found = arms_trajectory(tiny, tmp_path_factory.mktemp("golden-arms") / "cells")
+    if os.environ.get("GOLDEN") == "write":
+        text = json.dumps(found, indent=1, ensure_ascii=False)
+        ARMS.write_text(text + "\n", encoding="utf-8")
+    return found
+
+
+@pytest.fixture(scope="module")
 def golden() -> dict[str, Any]:
     found: dict[str, Any] = json.loads(GOLDEN.read_text(encoding="utf-8"))
     return found
@@ -257,6 +328,20 @@ def test_every_step_computes_what_its_version_computed(
             f"golden.json was written: {found}. If that is meant, raise STEP_VERSIONS[{step!r}] in "
             f"dynamicrubric/versions.py, run `dynamicrubric plan`, and then: {COMMAND}"
         )
+
+
+def test_arms_scored_without_verdicts_compute_what_they_computed(
+    arms_now: dict[str, Any],
+) -> None:
+    golden = json.loads(ARMS.read_text(encoding="utf-8"))
+    for kind, now in arms_now.items():
+        found = difference(golden[kind], now, kind)
+        assert found is None, (
+            f"the arm {kind!r} computes something else than when golden_arms.json was written: "
+            f"{found}. If that is meant, raise the version of the step that changed "
+            f"(train_generator trains reward models), run `dynamicrubric plan`, and then: {COMMAND}"
+        )
+    assert golden.keys() == arms_now.keys()
 
 
 def test_every_step_that_computes_is_in_the_trajectory() -> None:

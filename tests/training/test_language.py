@@ -14,11 +14,12 @@ import torch
 from safetensors.torch import load_file
 
 from dynamicrubric import steps
+from dynamicrubric.engines.identity import checkpoint_hash
 from dynamicrubric.engines.models import Models
 from dynamicrubric.engines.transformers import sequence_logprobs
 from dynamicrubric.errors import UserError
 from dynamicrubric.evaluationfiles import read_sets
-from dynamicrubric.metrics import ANCHOR_METRICS, ROUND_METRICS
+from dynamicrubric.metrics import ANCHOR_METRICS, DERIVED_METRICS, ROUND_METRICS
 from dynamicrubric.training import grpo
 from dynamicrubric.worlds.prepared import load_prepared
 
@@ -45,6 +46,26 @@ def test_artefact_of_a_trained_role_is_an_adapter_with_its_tokenizer(world: Lang
         config = json.loads((world.folder(name) / "adapter_config.json").read_text("utf-8"))
         assert config["base_model_name_or_path"] == "data/prepared/base"
         assert str(world.root) not in json.dumps(config)
+
+
+def test_every_rollout_records_its_engines_by_role_and_checkpoint(world: LanguageWorld) -> None:
+    base = checkpoint_hash(world.folder("prepared") / "base")
+
+    def own(name: str) -> str:
+        return f"{base}+{checkpoint_hash(world.folder(name))}"
+
+    judge = ("verifier", "named:language")  # a program: there are no weights to hash
+    expected = {
+        "responses": [("policy", own("policy"))],
+        "generator_1": [judge, ("generator", own("generator"))],
+        "policy_1": [("generator", own("generator_1")), judge, ("policy", own("policy"))],
+    }
+    for name, engines in expected.items():
+        document = json.loads((world.folder(name) / "engines.json").read_text("utf-8"))
+        assert [(one["role"], one["checkpoint"]) for one in document["engines"]] == engines
+        if name != "responses":  # a training's own rollouts: each step has other weights
+            assert "`step` - 1 updates" in document["engines"][-1]["settings"]["weights"]
+    assert own("policy_1") != own("policy")
 
 
 def test_roles_of_a_step_share_the_bases_weights_and_not_their_adapters(
@@ -198,7 +219,10 @@ def test_evaluation_leaves_true_quality_unscored_and_measures_the_anchors(
         prepared_dir=str(world.folder("prepared")), out_dir=str(out),
     )  # fmt: skip
     found = json.loads((out / "metrics.json").read_text("utf-8"))["metrics"]
-    assert found.keys() == (ROUND_METRICS.keys() - {"seconds"}) | ANCHOR_METRICS.keys()
+    assert (
+        found.keys()
+        == (ROUND_METRICS.keys() - {"seconds", *DERIVED_METRICS}) | ANCHOR_METRICS.keys()
+    )
     for name in ("true_quality", "delta_gap", "rank_accuracy", "tie_rate"):
         assert (found[name]["value"], found[name]["n_scored"]) == (None, 0)
     assert found["true_quality"]["n_total"] == 32

@@ -16,7 +16,7 @@ import torch
 
 from dynamicrubric.errors import InstrumentError
 from dynamicrubric.training import grpo
-from dynamicrubric.training.grpo import last_complete_checkpoint
+from dynamicrubric.training.checkpoints import last_complete_checkpoint
 from dynamicrubric.training.rollout import RolloutBatch, RowGroup
 
 SIX_STEPS: dict[str, Any] = {"policy_training": {"steps": 6}, "every": 2}

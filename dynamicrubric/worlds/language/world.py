@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NoReturn
 
@@ -29,8 +30,16 @@ class Language:
     def verifier(self, settings: VerifierConfig, engines: Engines) -> Verifier:
         """Return the language model that judges, or the program that reads checkable criteria."""
         if settings.kind == "programmatic":
-            return ProgrammaticVerifier(check, settings.error_rate, settings.failure_rate)
+            return self.program(settings)
         return engines.verifier(settings)
+
+    def program(self, settings: VerifierConfig) -> ProgrammaticVerifier:
+        """Return the program that reads checkable criteria."""
+        return ProgrammaticVerifier(check, settings.error_rate, settings.failure_rate)
+
+    def shifted_anchors(self, source: str, anchors: Mapping[str, tuple[str, ...]]) -> NoReturn:
+        """Raise: there are no other lists than the prepared ones; the config refuses such arms."""
+        raise AssertionError("the world language has no anchors from another distribution")
 
     def rules(self, max_items: int) -> NoReturn:
         """Raise: no rubric was written by hand for all prompts; the config refuses such arms."""

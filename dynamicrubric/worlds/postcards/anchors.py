@@ -31,16 +31,27 @@ class AnchorList:
     responses: tuple[str, ...]
 
 
-def make_anchors(prompt: PostcardPrompt, num_anchors: int, rng: np.random.Generator) -> AnchorList:
+def make_anchors(
+    prompt: PostcardPrompt,
+    num_anchors: int,
+    rng: np.random.Generator,
+    strengths: tuple[float, float] = (_WEAKEST, _STRONGEST),
+) -> AnchorList:
     """Draw postcards of distinct true quality, rank them best first.
 
     As Nectar's seven answers come from models of very different strength, so do these: the writers'
     strengths are spread evenly, from clearly worse than the start policy to clearly better.
+
+    Args:
+        prompt: the writing task.
+        num_anchors: n.
+        rng: source of every draw.
+        strengths: of the weakest and the strongest writer.
     """
-    strengths = np.linspace(_WEAKEST, _STRONGEST, num_anchors)
+    spread = np.linspace(*strengths, num_anchors)
     by_quality: dict[float, str] = {}
     while len(by_quality) < num_anchors:
-        texts = [compose(prompt, rng, float(strength)) for strength in strengths]
+        texts = [compose(prompt, rng, float(strength)) for strength in spread]
         by_quality = {true_quality(prompt, text): text for text in texts}
     ranked = sorted(by_quality, reverse=True)
     return AnchorList(prompt.id, tuple(by_quality[quality] for quality in ranked))

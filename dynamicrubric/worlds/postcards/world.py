@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -9,7 +10,7 @@ from dynamicrubric.config import VerifierConfig
 from dynamicrubric.engines.programmatic import ProgrammaticVerifier
 from dynamicrubric.types import Rubric
 from dynamicrubric.worlds.base import POSTCARDS
-from dynamicrubric.worlds.postcards import criteria, rules
+from dynamicrubric.worlds.postcards import criteria, rules, shifted
 from dynamicrubric.worlds.postcards.prompts import prompt_by_id
 
 if TYPE_CHECKING:
@@ -29,7 +30,17 @@ class Postcards:
 
     def verifier(self, settings: VerifierConfig, engines: Engines) -> ProgrammaticVerifier:
         """Return the program that judges, with its error and failure rates."""
+        return self.program(settings)
+
+    def program(self, settings: VerifierConfig) -> ProgrammaticVerifier:
+        """Return the same program."""
         return ProgrammaticVerifier(criteria.check, settings.error_rate, settings.failure_rate)
+
+    def shifted_anchors(
+        self, source: str, anchors: Mapping[str, tuple[str, ...]]
+    ) -> dict[str, tuple[str, ...]]:
+        """Return lists of stronger or weaker writers, or of writers in another place."""
+        return shifted.shifted_anchors(source, anchors)
 
     def rules(self, max_items: int) -> Rubric:
         """Return the first items of the hand-written rubric."""

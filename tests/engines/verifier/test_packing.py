@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dynamicrubric.engines.packing import Group, plan_batches, plan_layouts, token_bound
+from dynamicrubric.engines.packing import LEAST_ROOM, Group, plan_batches, plan_layouts, token_bound
 
 IDS = st.lists(st.integers(0, 99), min_size=1, max_size=9)
 ALIKE = st.lists(st.integers(0, 2), min_size=1, max_size=5)
@@ -76,7 +76,9 @@ def test_tokens_of_the_prefix_see_no_question_and_no_later_token() -> None:
 @given(groups=GROUPS, budget=st.integers(1, 80), fill=st.integers(1, 80))
 def test_passes_and_batches_keep_to_the_budget(groups: list[Group], budget: int, fill: int) -> None:
     layouts = plan_layouts(groups, budget=budget, fill=fill)
-    assert all(len(one.ids) <= budget or len(one.reads) == 1 for one in layouts)
+    for one in layouts:
+        prefix = max(block.prefix for block in one.blocks)
+        assert len(one.ids) <= max(budget, prefix + budget // LEAST_ROOM) or len(one.reads) == 1
     batches = plan_batches(groups, budget=budget)
     assert all(one.num_tokens <= budget or len(one.rows) == 1 for one in batches)
     rows = {key: row for one in batches for key, row in zip(one.keys, one.rows, strict=True)}
@@ -96,6 +98,12 @@ def test_group_beyond_the_budget_is_spread_evenly_with_its_prefix_in_each() -> N
     layouts = plan_layouts([group], budget=45, fill=1)
     assert [len(layout.reads) for layout in layouts] == [5, 4]
     assert all(layout.ids[:10] == (1,) * 10 for layout in layouts)
+
+
+def test_prefix_that_fills_the_budget_is_not_read_again_for_each_question() -> None:
+    groups = [Group([1] * length, [[2] * 5 for _ in range(16)]) for length in (75, 300)]
+    layouts = plan_layouts(groups, budget=80, fill=1)
+    assert [len(one.reads) for one in layouts] == [2] * 16  # room for 10 tokens behind either
 
 
 @pytest.mark.parametrize("fill", [1, 256, 8192])

@@ -1,0 +1,214 @@
+"""The audit in words: the question, the answer, and tables of text."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final
+
+from dynamicrubric.audit.falsifier import OBJECTIVES
+from dynamicrubric.audit.findings import SURE, Audit, BoundFigures
+from dynamicrubric.audit.ranks import Pooled
+from dynamicrubric.metrics import GAP_PAIRS
+from dynamicrubric.report.evidence import Grid
+from dynamicrubric.report.phrases import CERTAINTY, NOTHING, count, listed, number, share
+
+TITLE: Final = "Audit of the anchor calibration (Eq. 45)"
+QUESTION: Final = (
+    "The paper's bound on Δ gap assumes -eta_res >= beta J_anchor + eps_t for one beta > 0 and an "
+    "offset eps_t a round, and trains R_disc + lambda R_anchor with lambda = 1, which is the bound "
+    "only if beta = c_K. Is there such a beta, and does the objective point where Δ gap rises?"
+)
+LITTLE: Final = 0.1
+"""Of the largest slack: taking off less than this share says hardly anything about anchors."""
+
+
+def answer(audit: Audit) -> str:
+    """Return the answer in one paragraph, from the figures alone."""
+    return " ".join([_basis(audit), _one_beta(audit), _matched(audit), _order(audit),
+                     _falsified(audit)])  # fmt: skip
+
+
+def _basis(audit: Audit) -> str:
+    groups, rounds = audit.measured.groups, audit.measured.rounds
+    policies = "1 policy" if len(groups) == 1 else f"{len(groups)} policies"
+    return (
+        f"Measured: {audit.num_generators} generators on the held-out responses of {policies} "
+        f"({_rounds(rounds)}, {count(len(audit.measured.seeds), 'seed')}). With an offset for each "
+        "policy every beta is feasible, so the condition by itself rules nothing out; what it says "
+        "is how little slack one beta leaves."
+    )
+
+
+def _one_beta(audit: Audit) -> str:
+    found = audit.by_policy
+    off = _less(found.largest.largest, found.without.largest)
+    says = "hardly better than no anchors at all" if off < LITTLE else "better than no anchors"
+    return (
+        f"Offsets alone (beta = 0) leave a slack of at most {number(found.without.largest, 3)}, "
+        f"{number(found.without.mean, 3)} on average, where Δ gap itself spreads over "
+        f"{number(audit.gap_range, 3)}. For all generators at once the best beta, "
+        f"{number(found.largest.beta, 3)}, leaves at most {number(found.largest.largest, 3)} "
+        f"({share(off)} less): {says}. On average the best is {number(found.mean.beta, 3)}, with "
+        f"a mean slack of {number(found.mean.mean, 3)} "
+        f"({share(_less(found.mean.mean, found.without.mean))} less)."
+    )
+
+
+def _matched(audit: Audit) -> str:
+    found, c_k = audit.by_policy, audit.c_k
+    worse = found.matched.largest > found.without.largest
+    says = "which is worse than no anchors at all" if worse else "less than without anchors"
+    return (
+        f"beta = c_K = {number(c_k)}, the match for lambda = 1, needs a slack of "
+        f"{number(found.matched.largest, 3)}, {says}; the lambda that the data would match is "
+        f"beta / c_K = {number(found.mean.beta / c_k, 3)} by the mean slack, "
+        f"{number(found.largest.beta / c_k, 3)} by the largest{_slope(audit)}.{_trained(audit)}"
+    )
+
+
+def _trained(audit: Audit) -> str:
+    found = audit.by_policy.trained
+    if found is None:
+        return ""
+    return (
+        " Rewards are divided by their spread before they are added, so that lambda = 1 as it is "
+        f"trained is {number(found.beta / audit.c_k, 3)} on the rewards: its match, beta = "
+        f"{number(found.beta, 3)}, needs a slack of {number(found.largest, 3)}, "
+        f"{number(found.mean, 3)} on average."
+    )
+
+
+def _slope(audit: Audit) -> str:
+    slope = audit.by_policy.slope
+    if slope is None:
+        return ""
+    return f" and {number(slope / audit.c_k, 3)} by least squares, which is no bound"
+
+
+def _order(audit: Audit) -> str:
+    said = [f"{_pooled(one.ranks)} in round {one.round}" for one in audit.rounds]
+    return f"In order they agree so far: rank correlation of J_anchor with -eta_res {listed(said)}."
+
+
+def _falsified(audit: Audit) -> str:
+    found = audit.pairs[SURE]
+    by_round = [
+        f"{share(one.pairs[SURE].share.value)} in round {one.round}" for one in audit.rounds
+    ]
+    sure = (
+        f"of {found.sure} pairs in which both changes are sure, {found.sure_against} are"
+        if found.sure
+        else "in no pair are both changes sure"
+    )
+    return (
+        f"The falsifier: in {found.against} of {found.pairs} pairs of generators of a policy the "
+        f"objective as it is trained rises and Δ gap falls ({listed(by_round)}); {sure}."
+    )
+
+
+def grids(audit: Audit) -> tuple[Grid, ...]:
+    """Return the tables: the bound, rounds, the falsifier."""
+    return (_bound_grid(audit), _rounds_grid(audit), _pairs_grid(audit))
+
+
+def _bound_grid(audit: Audit) -> Grid:
+    heads = ("an offset for", "beta", "beta is", "largest slack", "mean slack", "lambda = beta/c_K")
+    rows = tuple(row for found in (audit.by_policy, audit.by_round)
+                 for row in _bound_rows(found, audit.c_k))  # fmt: skip
+    return Grid("Slack of -eta_res >= beta J_anchor + eps, in the unit of Δ gap", heads, rows)
+
+
+def _bound_rows(found: BoundFigures, c_k: float) -> Iterator[tuple[str, ...]]:
+    named = {
+        "none: offsets alone": found.without,
+        "least largest slack": found.largest,
+        "least mean slack": found.mean,
+        "c_K, for lambda = 1": found.matched,
+        "c_K by the ratio of spreads, for lambda = 1 as it is trained": found.trained,
+    }
+    for name, one in named.items():
+        if one is None:
+            continue
+        yield (
+            f"{found.offsets} ({found.num_offsets})", number(one.beta, 4), name,
+            number(one.largest, 4), number(one.mean, 4), number(one.beta / c_k, 4),
+        )  # fmt: skip
+
+
+def _rounds_grid(audit: Audit) -> Grid:
+    heads = ("round", "policies", "generators", "rank correlation", CERTAINTY, "over",
+             "mean slack", "at beta = 0", "lambda = 1 is, on the rewards")  # fmt: skip
+    rows = tuple(
+        (f"round {one.round}", str(one.policies), str(one.generators),
+         number(one.ranks.value), _interval(one.ranks), one.ranks.over or NOTHING,
+         number(one.mean.mean, 3), number(one.without.mean, 3), number(one.raw_lambda, 3))
+        for one in audit.rounds
+    )  # fmt: skip
+    beta = number(audit.by_policy.mean.beta, 3)
+    title = f"By round: J_anchor and -eta_res in order, and the slack at beta = {beta}"
+    return Grid(title, heads, rows)
+
+
+def _pairs_grid(audit: Audit) -> Grid:
+    heads = ("objective and round", "pairs", "against", "share by policy", CERTAINTY, "over",
+             "sure pairs", "of them against")  # fmt: skip
+    rows = []
+    for name in OBJECTIVES:
+        counted = [(f"{name}, round {one.round}", one.pairs[name]) for one in audit.rounds]
+        for label, found in [*counted, (f"{name}, all rounds", audit.pairs[name])]:
+            rows.append((
+                label, str(found.pairs), str(found.against), share(found.share.value),
+                _interval(found.share, percent=True), found.share.over or NOTHING,
+                str(found.sure), str(found.sure_against),
+            ))  # fmt: skip
+    return Grid("The falsifier: the objective rises and Δ gap falls", heads, tuple(rows))
+
+
+def notes(audit: Audit) -> tuple[tuple[str, str], ...]:
+    """Return (name, text) lines: what the words mean, what it rests on, what it does not say."""
+    measured = audit.measured
+    few = [f"{one.name} {one.sets} of {one.sets_total}" for group in measured.groups
+           for one in group.checkpoints if one.sets < one.sets_total / 2]  # fmt: skip
+    kept = f"; fewer than half of the sets: {', '.join(few)}" if few else ""
+    return (
+        ("P of Δ gap", GAP_PAIRS),
+        ("eta_res", "2 R_dir + R_cov: what Δ gap = c_K R_disc - eta_res leaves, exactly; largest "
+         f"error {measured.identity_error:.2g} over {measured.sets} rubrics for held-out sets"),
+        ("J_anchor", "mean R_anchor of the same rubrics on ranked lists of the held-out prompts, "
+         "which no training reads"),
+        ("a generator", "the one that a training starts from, those kept on its way and the one it "
+         "ends with, all on the same held-out sets of the policy that it starts from, with the "
+         f"same draws; invalid rubrics and unscored verdicts are left out{kept}"),
+        ("an offset for each policy", "the most that the bound may ask: the paper has one a round "
+         "of one run; with one a round number, seeds and arms share it"),
+        ("slack", "-eta_res - beta J_anchor - eps, with eps as high as the generators of its "
+         "offset allow; the bound says Δ gap is at least c_K R_disc + beta J_anchor + eps, and is "
+         "short of it by the slack"),
+        *((f"objective {name}", text) for name, text in OBJECTIVES.items()),
+        ("lambda = 1 is, on the rewards", "each reward is divided by its spread within a group "
+         "before they are added: on the rewards themselves lambda is the ratio of the spreads"),
+        ("sure", f"the {CERTAINTY} interval of the change over prompts, paired, leaves out 0; it "
+         "is about the seeds that were run"),
+        ("limits", "checkpoints of one training are no independent sample; a beta from these "
+         "generators is no promise for others"),
+        *((("no figures", ", ".join(measured.left_out)),) if measured.left_out else ()),
+    )  # fmt: skip
+
+
+def _rounds(rounds: tuple[int, ...]) -> str:
+    return f"round{'' if len(rounds) == 1 else 's'} {listed([str(one) for one in rounds])}"
+
+
+def _less(value: float, than: float) -> float:
+    return 1.0 - value / than if than > 0.0 else 0.0
+
+
+def _pooled(one: Pooled) -> str:
+    return number(one.value)
+
+
+def _interval(one: Pooled, *, percent: bool = False) -> str:
+    if one.low is None or one.high is None:
+        return "none"
+    low, high = (share(end) if percent else number(end) for end in (one.low, one.high))
+    return f"{low} to {high}"

@@ -1,0 +1,52 @@
+"""`dynamicrubric serve-reward`: an evaluator behind HTTP, on this machine unless told otherwise."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from dynamicrubric.doors.limits import Limits
+    from dynamicrubric.doors.opening import EvaluatorOptions
+
+
+def run_serve(
+    host: str,
+    port: int,
+    options: EvaluatorOptions,
+    limits: Limits,
+    *,
+    max_sets: int,
+    window_seconds: float,
+) -> None:
+    """Serve an evaluator until the process is told to stop.
+
+    Args:
+        host: address to listen on.
+        port: 0 takes any that is free.
+        options: the evaluator.
+        limits: what is taken.
+        max_sets: most sets that are scored together.
+        window_seconds: how long a batch waits for company.
+
+    Raises:
+        UserError: an option will not do, or a key is missing.
+        OSError: the address is taken.
+    """
+    from dynamicrubric.doors.limits import key_for
+
+    key = key_for(host)  # before a model is loaded
+    from dynamicrubric.doors.binding import bound
+    from dynamicrubric.doors.opening import open_evaluator
+
+    with bound(host, port) as listening, open_evaluator(options) as opened:
+        from dynamicrubric.doors.server import make_app, serve
+
+        app = make_app(
+            opened.evaluator,
+            limits=limits,
+            key=key,
+            max_sets=max_sets,
+            window_seconds=window_seconds,
+            prompt_ids=opened.prompt_ids,
+        )
+        serve(app, listening, limits.grace_seconds)
