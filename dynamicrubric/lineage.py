@@ -31,6 +31,7 @@ RECORD: Final = "record.json"
 PLAN_FILE: Final = "cells.json"
 RECORD_KEYS: Final = frozenset({"step", "identity", "inputs", "files", "content_hash"})
 TOLERANCE: Final = 1e-9
+_CELL_NAME: Final = re.compile(r"(?P<arm>.+)-(?P<seed>s\d+)-r(?P<round>\d+)")
 """Stored numbers are written in full: a difference is no rounding."""
 COLUMNS: Final[Mapping[str, tuple[str, ...]]] = {
     "policy": (
@@ -259,6 +260,15 @@ def unknown_cell(root: Path, key: str) -> UserError:
             expected=f"the name of the cell that was trained for all of them: {shared}",
         )
     near = difflib.get_close_matches(key, cells, n=4, cutoff=0.5) or cells[:6]
+    arms, name = list(_planned_arms(root)), _CELL_NAME.fullmatch(key)
+    if arms and not (name and name["arm"] in arms):
+        such = f", such as {', '.join(near)}" if near else f", such as {arms[0]}-s1-r1"
+        return UserError(
+            doing="looking up a cell",
+            got=repr(key),
+            expected=f"a cell (arm, seed, round) of the arms that run: {', '.join(arms)}{such}",
+            remedy="for another arm, run it first: `make study ARMS=<arm>`",
+        )
     return UserError(
         doing="looking up a cell",
         got=f"{key!r}, and no such folder in {RUNS_DIR}",
@@ -269,13 +279,21 @@ def unknown_cell(root: Path, key: str) -> UserError:
 
 def _shared_cell(root: Path, name: str) -> str | None:
     """Return the cell that a round of an arm is, by the plan beside; None if it has no such."""
-    parts = re.fullmatch(r"(?P<arm>.+)-(?P<seed>s\d+)-r(?P<round>\d+)", name)
+    parts = _CELL_NAME.fullmatch(name)
+    try:
+        path = _planned_arms(root)[parts["arm"]][parts["seed"]] if parts else ()
+        return str(path[int(parts["round"])]) if parts else None
+    except (LookupError, TypeError):  # a plan that does not have it
+        return None
+
+
+def _planned_arms(root: Path) -> Mapping[str, Mapping[str, Sequence[str]]]:
+    """Return each arm's cells by seed as the plan beside has them; nothing without a plan."""
     try:
         arms = json.loads((root / PLAN_FILE).read_text(encoding="utf-8"))["arms"]
-        path = arms[parts["arm"]][parts["seed"]] if parts else ()
-        return str(path[int(parts["round"])]) if parts else None
-    except (OSError, ValueError, LookupError, TypeError):  # no plan, or not one that has it
-        return None
+    except (OSError, ValueError, LookupError, TypeError):
+        return {}
+    return arms if isinstance(arms, dict) else {}
 
 
 def _dvc_hash(root: Path, key: str, folder: str) -> str | None:

@@ -49,9 +49,20 @@ def read_text(path: Path) -> str:
             expected="a YAML file",
             remedy="run from the project's top folder, or copy a profile to params.yaml",
         ) from None
-    except (OSError, UnicodeDecodeError) as error:
+    except IsADirectoryError:
         raise UserError(
-            doing=doing, got=str(error), expected="a readable UTF-8 file", remedy="mend the file"
+            doing=doing, got="a folder", expected="a YAML file", remedy="name a file in it"
+        ) from None
+    except OSError as error:
+        raise UserError(
+            doing=doing,
+            got=error.strerror or str(error),
+            expected="a file that can be read",
+            remedy="look at the path and at its permissions",
+        ) from None
+    except UnicodeDecodeError as error:
+        raise UserError(
+            doing=doing, got=str(error), expected="UTF-8 text", remedy="mend the file"
         ) from None
 
 

@@ -369,6 +369,18 @@ def test_explain_unknown_names_say_which_are_near_and_how_to_list(
     assert "round 0 trains nothing" in explain(study, "coevolved-s1-r0", code=2)
 
 
+def test_explain_of_an_arm_that_does_not_run_names_those_that_do(
+    study: Path, explain: Explain
+) -> None:
+    planned = {"coevolved": {"s1": ["coevolved-s1-r0", CELL]}, "stale": {}}
+    (study / "cells.json").write_text(json.dumps({"arms": planned}))
+    for name in ("lambda_nine-s1-r1", "nothing", "../../etc"):
+        text = explain(study, name, code=2)
+        assert f"got '{name}'; expected a cell" in text
+        assert "the arms that run: coevolved, stale" in text
+    assert "the arms that run" not in explain(study, "coevolved-s1-r7", code=2)
+
+
 def test_explain_loads_no_heavy_library(study: Path) -> None:
     heavy = ("torch", "transformers", "trl", "prefect", "mlflow", "dvc", "scipy")
     program = (

@@ -99,7 +99,9 @@ def test_round_is_judged_and_billed_by_the_endpoint(
     assert set(verdicts["p_yes"].round(3)) <= {0.9, 0.2}
     assert set(verdicts["value" if "value" in verdicts else "verdict"]) == {"yes", "no"}
     paid = json.loads((cell / "evaluation" / "engines.json").read_text("utf-8"))
-    assert paid["engines"][0]["checkpoint"] == "named:judge-1"
+    answered = {one["role"]: one["checkpoint"] for one in paid["engines"]}
+    assert answered["verifier"] == "named:judge-1"
+    assert answered.keys() == {"policy", "generator", "verifier"}
     cost = paid["cost"]
     assert cost["cost/calls"] >= len(verdicts)
     assert cost["cost/price"] == pytest.approx(
