@@ -56,6 +56,8 @@ def serving(evaluator: Any, **settings: Any) -> Iterator[Live]:
     thread.start()
     live = Live(url_of(listening), server, thread)
     try:
+        while thread.is_alive() and not server.started:
+            thread.join(0.01)  # bound is not listening yet
         httpx2.get(live.url + "/health", timeout=60).raise_for_status()
         yield live
     finally:

@@ -205,19 +205,22 @@ class FakeStudy:
         return rows
 
     def _course(self, key: str, one: ProbedCell, shares: Any) -> list[dict[str, Any]]:
-        draw = random.Random(key + "course")
-        if not one.older:
-            return []
-        means = shares(one.arms[0], one.cell.recipe.round)
-        before = [
-            tuple(min(1.0, max(0.0, mean + draw.gauss(0, 0.05))) for mean in means)
-            for _ in range(self.prompts)
-        ]
+        number = one.cell.recipe.round
+
+        def drawn(reference: str) -> list[tuple[float, ...]]:
+            """Round 1's start policy is that of the round before: its figures are the same."""
+            draw = random.Random(f"{key} {'before' if number == 1 else reference}")
+            return [
+                tuple(min(1.0, max(0.0, mean + draw.gauss(0, 0.05))) for mean in means)
+                for _ in range(self.prompts)
+            ]
+
+        means = shares(one.arms[0], number) if one.older else ()
         return [
             {"cell": key, "reference": reference, "set_id": f"p{prompt:03d}/0",
              "prompt_id": f"p{prompt:03d}", "num_pairs": 1, "proxy": proxy, "gold": gold}
             for reference in one.older
-            for prompt, (proxy, gold) in enumerate(before)
+            for prompt, (proxy, gold) in enumerate(drawn(reference))
         ]  # fmt: skip
 
     def write_grids(self, generators: tuple[str, ...] = GENERATORS) -> None:
