@@ -365,6 +365,20 @@ def test_commands_refuse_in_one_sentence(
     assert said in done.stderr
 
 
+def test_rubric_command_refuses_a_prompt_that_is_no_utf8_in_one_sentence(project: Path) -> None:
+    arguments = ["rubric", "-", "-r", "a", "--evaluator", "length"]
+    for sent, code in ((b"caf\xe9", 2), ("caf\u00e9".encode(), 0)):
+        done = subprocess.run(
+            [sys.executable, "-m", "dynamicrubric.cli", *arguments],
+            cwd=project, env={**os.environ, "PYTHONPATH": str(ROOT)}, input=sent,
+            capture_output=True, check=False,
+        )  # fmt: skip
+        assert done.returncode == code, done.stderr
+        refused = [line for line in done.stderr.splitlines() if line.startswith(b"error: ")]
+        assert len(refused) == bool(code)
+        assert (b"UTF-8" in done.stderr, b"Traceback" in done.stderr) == (bool(code), False)
+
+
 def test_rubric_command_shows_criteria_verdicts_and_scores(project: Path) -> None:
     good = "Dear Emma, greetings. I wish you joy."
     done = command(
