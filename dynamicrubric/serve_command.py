@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import signal
+import sys
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -36,6 +38,8 @@ def run_serve(
     """
     from dynamicrubric.doors.limits import key_for
 
+    # uvicorn raises a signal once more when it has stopped: models are closed on the way out.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
     key = key_for(host)  # before a model is loaded
     from dynamicrubric.doors.binding import bound
 

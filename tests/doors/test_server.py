@@ -4,7 +4,11 @@ from __future__ import annotations
 
 import gc
 import json
+import os
+import signal
 import socket
+import subprocess
+import sys
 import threading
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -342,6 +346,7 @@ def test_name_that_stands_for_an_open_address_needs_a_key_before_a_model_is_load
 ) -> None:
     monkeypatch.delenv(KEY_VARIABLE, raising=False)
     anywhere = (socket.AF_INET, socket.SOCK_STREAM, 6, "", ("0.0.0.0", 0))
+    monkeypatch.setattr(signal, "signal", lambda *_: None)
     monkeypatch.setattr(socket, "getaddrinfo", lambda *_, **__: [anywhere])
     options = EvaluatorOptions(profile=tmp_path / "none.yaml")
     with pytest.raises(UserError, match=r"serving on 0\.0\.0\.0"):
@@ -358,6 +363,40 @@ def test_stopping_finishes_what_runs() -> None:
         assert running.result(60).status_code == 200
         live.thread.join(60)
         assert not live.thread.is_alive()
+
+
+STOPPED = """
+import sys
+sys.path.insert(0, {tests!r})
+from contextlib import contextmanager
+from fakeevaluator import FakeEvaluator
+from dynamicrubric.doors import opening
+from dynamicrubric.doors.limits import Limits
+from dynamicrubric.serve_command import run_serve
+
+@contextmanager
+def opened(options):
+    try:
+        yield opening.Opened(FakeEvaluator(), {{}})
+    finally:
+        print("closed", flush=True)
+
+opening.open_evaluator = opened
+run_serve("127.0.0.1", 0, opening.EvaluatorOptions(), Limits(), max_sets=1, window_seconds=0.0)
+"""
+
+
+def test_sigterm_closes_the_models_on_the_way_out() -> None:
+    code = STOPPED.format(tests=str(Path(__file__).parent))
+    environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])}
+    with subprocess.Popen(
+        [sys.executable, "-c", code], env=environment, stdout=subprocess.PIPE, text=True
+    ) as process:
+        assert process.stdout is not None
+        assert "Serving on http://127.0.0.1:" in process.stdout.readline()
+        process.terminate()
+        assert process.stdout.read() == "closed\n"
+        assert process.wait(60) == 128 + signal.SIGTERM
 
 
 def test_metrics_count_scores_reasons_and_cost() -> None:
