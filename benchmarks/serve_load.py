@@ -4,7 +4,8 @@
 
 The server is the real one on loopback, its verifier sleeps instead of thinking, and every client
 comes back when it is told to (429, Retry-After). Printed: answers and refusals, latencies from a
-client's first call to its scores, and how large the batches were.
+client's first call to its scores, and how large the batches were. A client whose connection breaks
+is lost: its call is counted under the code 0.
 """
 
 from __future__ import annotations
@@ -21,11 +22,10 @@ from typing import Annotated
 import httpx2
 import numpy as np
 import typer
-import uvicorn
 
 from dynamicrubric.doors.binding import bound, url_of
 from dynamicrubric.doors.limits import Limits
-from dynamicrubric.doors.server import make_app
+from dynamicrubric.doors.server import make_app, server_of
 from dynamicrubric.engines.base import JudgeRequest
 from dynamicrubric.evaluators.base import Evaluator
 from dynamicrubric.evaluators.judging import Judging
@@ -59,7 +59,7 @@ class SlowVerifier:
 def running(evaluator: Evaluator, limits: Limits, max_sets: int) -> Iterator[str]:
     listening = bound("127.0.0.1", 0)
     app = make_app(evaluator, limits=limits, max_sets=max_sets)
-    server = uvicorn.Server(uvicorn.Config(app, log_level="warning"))
+    server = server_of(app, limits.grace_seconds)
     thread = threading.Thread(target=server.run, kwargs={"sockets": [listening]})
     thread.start()
     try:
@@ -77,7 +77,13 @@ async def one_client(
     texts = [str(number + place) for place in range(responses)]
     began = time.perf_counter()
     while True:
-        answer = await client.post("/v1/score", json={"prompt": f"{number}", "responses": texts})
+        try:
+            answer = await client.post(
+                "/v1/score", json={"prompt": f"{number}", "responses": texts}
+            )
+        except httpx2.TransportError:
+            codes[0] += 1
+            return time.perf_counter() - began, []
         codes[answer.status_code] += 1
         if answer.status_code == 200:
             return time.perf_counter() - began, answer.json()["scores"]

@@ -37,7 +37,7 @@ def run_rubric(
     Raises:
         UserError: no prompt, no response, or a file that cannot be read.
     """
-    text = sys.stdin.read() if prompt == "-" else prompt
+    text = _read_input() if prompt == "-" else prompt
     texts = [*responses, *map(_read, files)]
     if not text.strip() or not texts:
         raise UserError(
@@ -61,6 +61,17 @@ def run_rubric(
 
     console = Console()
     _show(console if console.is_terminal else Console(width=PIPE_COLUMNS), texts, document)
+
+
+def _read_input() -> str:
+    try:
+        return sys.stdin.buffer.read().decode("utf-8")
+    except UnicodeDecodeError as error:
+        raise UserError(
+            doing="reading the prompt from standard input",
+            got=str(error),
+            expected="text in UTF-8",
+        ) from None
 
 
 def _read(path: Path) -> str:

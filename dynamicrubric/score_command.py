@@ -39,9 +39,9 @@ def run_score(
 
     Raises:
         UserError: the file or an option will not do.
-        typer.Exit: with 1 if not one row could be scored.
+        typer.Exit: with 1 if not one response has a score.
     """
-    from dynamicrubric.doors.filescores import publish, score_rows
+    from dynamicrubric.doors.filescores import only_one, publish, score_rows
     from dynamicrubric.doors.formats import WRITERS
 
     source = _source(source_name)
@@ -52,22 +52,23 @@ def run_score(
     from dynamicrubric.hashing import sha256_of
 
     identity: dict[str, Any] = {"input": sha256_of(Path(source_name))}
-    with open_evaluator(options) as opened, _progress(_count(source)) as told:
-        identity |= {**opened.identity, "seed": options.seed}
-        rows = read_rows(source.open(), opened.prompt_ids)
-        tally = score_rows(
-            rows,
-            opened.evaluator,
-            part,
-            identity,
-            seed=options.seed,
-            batch_rows=batch_rows,
-            on_row=told,
-        )
-    publish(part, out, WRITERS[kind])
+    with only_one(part):
+        with open_evaluator(options) as opened, _progress(_count(source)) as told:
+            identity |= {**opened.identity, "seed": options.seed}
+            rows = read_rows(source.open(), opened.prompt_ids)
+            tally = score_rows(
+                rows,
+                opened.evaluator,
+                part,
+                identity,
+                seed=options.seed,
+                batch_rows=batch_rows,
+                on_row=told,
+            )
+        publish(part, out, WRITERS[kind])
     for line in summary(tally, out):
         typer.echo(line, err=True)
-    if tally.rows and tally.refused.total() == tally.rows:
+    if tally.responses == tally.unscored.total():
         raise typer.Exit(1)
 
 

@@ -14,6 +14,7 @@ is raised.
 """
 
 import asyncio
+import http.client
 import json
 import os
 import time
@@ -43,8 +44,8 @@ def score_group(prompt, responses):
             if error.code not in (429, 503):
                 raise RuntimeError(f"{error.code}: {error.read().decode()[:500]}") from None
             wait = float(error.headers.get("Retry-After") or 1.0)
-        except urllib.error.URLError:
-            wait = 2.0**attempt
+        except (OSError, http.client.HTTPException):  # it went away, before or in its answer
+            wait = 2.0 ** min(attempt, 10)
         time.sleep(min(wait, MAX_WAIT_SECONDS))
     raise RuntimeError(f"no answer from {url} after {ATTEMPTS} attempts")
 
@@ -84,6 +85,7 @@ def compute_score_batch(data_sources, solution_strs, ground_truths, extra_infos,
 
 # verl, one rollout a call (reward loop, one worker): waits until its group is complete.
 _waiting = {}
+_settling = set()
 
 
 async def compute_score(data_source, solution_str, ground_truth, extra_info=None, **kwargs):
@@ -95,8 +97,16 @@ async def compute_score(data_source, solution_str, ground_truth, extra_info=None
     group.append((solution_str, rewards))
     if len(group) == size:
         del _waiting[key]
-        await _settle(prompt, group)
-    return await asyncio.wait_for(rewards, GROUP_SECONDS)
+        task = asyncio.ensure_future(_settle(prompt, group))  # whoever of the group is cancelled
+        _settling.add(task)
+        task.add_done_callback(_settling.discard)
+    try:
+        return await asyncio.wait_for(rewards, GROUP_SECONDS)
+    finally:  # who gives up must not be scored among the rollouts of a later step
+        if _waiting.get(key) is group:
+            group.remove((solution_str, rewards))
+            if not group:
+                del _waiting[key]
 
 
 async def _settle(prompt, group):
@@ -105,10 +115,12 @@ async def _settle(prompt, group):
         found = await asyncio.to_thread(rewards_of, prompt, texts)
     except Exception as error:
         for _, reward in group:
-            reward.set_exception(error)
+            if not reward.done():
+                reward.set_exception(error)
     else:
         for (_, reward), value in zip(group, found):
-            reward.set_result(value)
+            if not reward.done():
+                reward.set_result(value)
 
 
 # OpenRLHF: --remote_rm_url path/to/dynamicrubric_hooks.py
@@ -122,13 +134,35 @@ def reward_func(queries, prompts, labels, **kwargs):
 
 # verifiers and prime-rl: vf.Rubric(funcs=[rubric_scores]). The plural names make it a group reward.
 async def rubric_scores(prompts, completions, **kwargs):
-    question = _text(prompts[0], "user")
-    responses = [_text(completion, "assistant") for completion in completions]
+    question = _conversation(prompts[0])
+    responses = [_said(completion) for completion in completions]
     return await asyncio.to_thread(rewards_of, question, responses)
 
 
-def _text(messages, role):
+def _conversation(messages):
+    """Return a prompt as `GroupRubricReward` reads it: one message, or all with their speakers."""
     if isinstance(messages, str):
         return messages
-    said = [message for message in messages if message["role"] == role]
-    return said[-1]["content"] or "" if said else ""
+    texts = [(message["role"], _content(message)) for message in messages]
+    if len(texts) == 1 and texts[0][0] == "user":
+        return texts[0][1] or ""
+    names = {"user": "Human", "assistant": "Assistant", "system": "System"}
+    return "\n\n".join(
+        f"{names.get(role, role)}: {text}" for role, text in texts if text is not None
+    )
+
+
+def _said(messages):
+    """Return what the assistant said last; None if that is no text, such as a call of a tool."""
+    if isinstance(messages, str):
+        return messages
+    said = [message for message in messages if message["role"] == "assistant"]
+    return _content(said[-1]) if said else None
+
+
+def _content(message):
+    content = message.get("content")
+    if content is None or isinstance(content, str):
+        return content
+    texts = [block["text"] for block in content if isinstance(block.get("text"), str)]
+    return "\n".join(texts) if texts else None

@@ -13,6 +13,5 @@ with open_evaluator(EvaluatorOptions(generator="coevolved-s1-r1")) as opened:
         max_completion_length=32, learning_rate=1e-3, use_cpu=True, bf16=False, logging_steps=1,
         report_to="none", save_strategy="no",
     )  # fmt: skip
-    data = Dataset.from_list(rows)
-    trainer = GRPOTrainer("data/warm/policy", reward, args=config, train_dataset=data)
+    trainer = GRPOTrainer("data/warm/policy", reward, config, Dataset.from_list(rows))
     trainer.train()

@@ -6,11 +6,12 @@ import asyncio
 from collections.abc import Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any
 
 from starlette.requests import Request
 
 from dynamicrubric.doors.documents import seed_of, set_of
+from dynamicrubric.doors.gate import LEFT
 from dynamicrubric.doors.limits import Limits
 from dynamicrubric.doors.meters import Meters
 from dynamicrubric.doors.wire import Refusal
@@ -19,8 +20,9 @@ from dynamicrubric.errors import InstrumentError
 from dynamicrubric.evaluators.base import ScoredSet
 from dynamicrubric.evaluators.judging import ResponseSet
 
-LEFT: Final = 499
-"""Nobody reads this status: the client has left."""
+
+class _LeftError(Exception):
+    """The client has left: a class of our own, since an evaluator may raise a ConnectionError."""
 
 
 @dataclass(frozen=True)
@@ -52,6 +54,17 @@ class Scoring:
                 raise Refusal(422, "bad_request", got)
         return set_of(prompt, responses, prompt_id=prompt_id or self.prompt_ids.get(prompt))
 
+    def check_number(self, sets: int) -> None:
+        """Refuse a request with too many sets.
+
+        Raises:
+            Refusal: names the field.
+        """
+        most = self.limits.max_request_sets
+        if sets > most:
+            got = f"prompts: got {sets} different ones, at most {most} are taken"
+            raise Refusal(422, "bad_request", got)
+
     async def score(
         self, request: Request, sets: Sequence[ResponseSet], seed: int
     ) -> list[ScoredSet]:
@@ -64,16 +77,17 @@ class Scoring:
         seconds = self.limits.request_seconds
         try:
             jobs += [self.worker.submit(one, seed_of(seed, one)) for one in sets]
-            async with asyncio.timeout(seconds):
-                every = asyncio.gather(*map(asyncio.wrap_future, jobs))
-                scored = await _unless_gone(request, every)
+            async with asyncio.timeout(seconds) as deadline:
+                scored = await _unless_gone(request, asyncio.ensure_future(_every(jobs)))
         except Closed:
             raise Refusal(503, "stopping", "the server is stopping") from None
         except InstrumentError as error:
             raise Refusal(503, "instrument", str(error)) from None
         except TimeoutError:
+            if not deadline.expired():  # the evaluator's own
+                raise
             raise Refusal(504, "timeout", f"not scored in {seconds:g} s") from None
-        except ConnectionError:
+        except _LeftError:
             self.meters.left.inc()
             raise Refusal(LEFT, "left", "the client left") from None
         finally:
@@ -84,20 +98,22 @@ class Scoring:
         return scored
 
 
-async def _unless_gone(
-    request: Request, answer: asyncio.Future[list[ScoredSet]]
-) -> list[ScoredSet]:
+async def _every(jobs: Sequence[Future[ScoredSet]]) -> list[ScoredSet]:
+    return list(await asyncio.gather(*map(asyncio.wrap_future, jobs)))
+
+
+async def _unless_gone(request: Request, answer: asyncio.Task[list[ScoredSet]]) -> list[ScoredSet]:
     """Wait for an answer as long as somebody wants it.
 
     Raises:
-        ConnectionError: the client has left.
+        _LeftError: the client has left.
     """
     gone = asyncio.ensure_future(_gone(request))
     both: set[asyncio.Future[Any]] = {answer, gone}
     try:
         await asyncio.wait(both, return_when=asyncio.FIRST_COMPLETED)
         if not answer.done():
-            raise ConnectionError("the client left")
+            raise _LeftError
         return await answer
     finally:
         gone.cancel()

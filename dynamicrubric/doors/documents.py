@@ -6,7 +6,8 @@ that can be counted, in `reasons`: no number ever stands for "unscored".
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import math
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from typing import Any, Final, Literal
 
@@ -89,7 +90,7 @@ class ScoreDocument(Document):
     verdicts: list[list[VerdictDocument]] | None = None
     """For each response one for each item of the rubric."""
     rubric_text: str | None = None
-    """The generator's text as it came, valid or not."""
+    """The generator's text as it came, valid or not; half of a surrogate pair as its escape."""
     breakdown: dict[str, Any] = Field(default_factory=dict)
     """What else the evaluator says."""
     cost: CostDocument
@@ -130,8 +131,8 @@ def document_of(
         verdicts=[[_verdict(one) for one in row] for row in judged.verdicts]
         if judged and judged.verdicts
         else None,
-        rubric_text=scored.rubric_text,
-        breakdown=dict(scored.breakdown),
+        rubric_text=_writable(scored.rubric_text),
+        breakdown=_writable(dict(scored.breakdown)),
         cost=CostDocument(**asdict(scored.cost)),
         notes=[*notes, *notes_of(responses)],
     )
@@ -191,6 +192,21 @@ def notes_of(responses: ResponseSet) -> list[str]:
     notes = [ONE_RESPONSE] if len(shown) == 1 else []
     notes += [f"{IDENTICAL}: {' = '.join(same)}" for same in places.values() if len(same) > 1]
     return notes + [f"{EMPTY}: {place}" for place, text in shown if not text.strip()]
+
+
+def _writable(value: Any) -> Any:  # noqa: ANN401 - JSON values
+    r"""Return values that every JSON text can hold: neither NaN nor half of a surrogate pair.
+
+    >>> _writable({"text": "a\ud83d", "logits": [float("nan"), 1.0]})
+    {'text': 'a\\ud83d', 'logits': [None, 1.0]}
+    """
+    if isinstance(value, str):
+        return value.encode("utf-8", "backslashreplace").decode("utf-8")
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
+    if isinstance(value, Mapping):
+        return {_writable(key): _writable(one) for key, one in value.items()}
+    return [_writable(one) for one in value] if isinstance(value, list | tuple) else value
 
 
 def _items(rubric: Rubric) -> list[ItemDocument]:

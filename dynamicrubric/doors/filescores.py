@@ -2,14 +2,18 @@
 
 Until the last row is scored the results are in `<output>.part`: JSON Lines, first what they are
 scores of, then one document for each row. The same command goes on behind the last whole line; with
-another file or another evaluator it refuses. The output itself appears complete or not at all.
+another file or another evaluator it refuses, and while another process writes them. The output
+itself appears complete or not at all.
 """
 
 from __future__ import annotations
 
+import fcntl
 import json
+import os
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from itertools import islice
 from pathlib import Path
@@ -67,6 +71,34 @@ class Tally:
         self.cost += Cost(**row["cost"])
 
 
+@contextmanager
+def only_one(part: Path) -> Iterator[None]:
+    """Hold the results while a process writes them; the kernel lets go of them when it ends.
+
+    The file that is held stands beside `part`, empty, and goes with the hold.
+
+    Raises:
+        UserError: another process holds them.
+    """
+    held = part.with_name(f".{part.name}.lock")
+    with naming(held), held.open("a") as stream:
+        try:
+            fcntl.flock(stream, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            if held.stat().st_ino != os.fstat(stream.fileno()).st_ino:
+                raise BlockingIOError  # who held it has just removed it, and another has begun
+        except (BlockingIOError, FileNotFoundError):
+            raise UserError(
+                doing=f"writing {part}",
+                got="another process that writes it",
+                expected="one at a time",
+                remedy="wait for it, or name another output with --out",
+            ) from None
+        try:
+            yield
+        finally:
+            held.unlink(missing_ok=True)
+
+
 def score_rows(
     rows: Iterable[FileRow],
     evaluator: Evaluator,
@@ -101,7 +133,7 @@ def score_rows(
     with naming(part), part.open("a", encoding="utf-8") as stream:
         while batch := list(islice(left, batch_rows)):
             for row in _scored(batch, evaluator, seed):
-                stream.write(json.dumps(row) + "\n")
+                stream.write(json.dumps(row, allow_nan=False) + "\n")
                 tally.count(row)
                 told(tally)
             stream.flush()
@@ -116,13 +148,24 @@ def publish(part: Path, out: Path, write: Callable[[Iterator[dict[str, Any]], Pa
         part: the results.
         out: the output's name.
         write: writes rows into a file.
+
+    Raises:
+        UserError: somebody has put something at the output's name; the results stay.
     """
     temporary = out.with_name(f".{out.name}.tmp")
     try:
         with naming(out):
             write(_written(part), temporary)
         sync(temporary)
+        if out.exists():
+            raise UserError(
+                doing=f"writing {out}",
+                got="something that is there, though it was not when the scoring began",
+                expected="a new file",
+                remedy="move it away, and run the same command again: nothing is scored twice",
+            )
         temporary.replace(out)
+        sync(out.absolute().parent)
     finally:
         temporary.unlink(missing_ok=True)
     part.unlink()
@@ -173,11 +216,11 @@ def _resume(part: Path, identity: Mapping[str, Any]) -> int:
     whole, header, rows = 0, None, 0
     with part.open("rb") as stream:
         for line in stream:
-            if not line.endswith(b"\n"):
-                break  # torn by a kill
+            if not line.endswith(b"\n") or (header is not None and not _object(line)):
+                break  # torn by a kill, or by a machine that went down
             whole += len(line)
             if header is None:
-                header = _header(line)
+                header = _object(line)
             else:
                 rows += 1
     if header is None:
@@ -196,7 +239,8 @@ def _resume(part: Path, identity: Mapping[str, Any]) -> int:
     return rows
 
 
-def _header(line: bytes) -> dict[str, Any]:
+def _object(line: bytes) -> dict[str, Any]:
+    """Return the JSON object that a line holds, an empty one if it holds none."""
     try:
         found = json.loads(line)
     except ValueError:

@@ -29,7 +29,7 @@ def write_jsonl(rows: Iterator[dict[str, Any]], path: Path) -> None:
     """Write one document a line."""
     with path.open("w", encoding="utf-8") as stream:
         for row in rows:
-            stream.write(json.dumps(row) + "\n")
+            stream.write(json.dumps(row, allow_nan=False) + "\n")
 
 
 def write_csv(rows: Iterator[dict[str, Any]], path: Path) -> None:

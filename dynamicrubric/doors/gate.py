@@ -29,6 +29,10 @@ App = Callable[[Scope, Receive, Send], Awaitable[None]]
 OPEN_PATHS: Final = frozenset({"/health", "/", "/docs", "/openapi.json"})
 """What nobody needs a key for: it says nothing of what was sent."""
 SCORE_PATHS: Final = frozenset({"/v1/score", "/openrlhf"})
+MAX_RETRY_SECONDS: Final = 30
+"""Longest Retry-After: places get free all the time, however long one answer takes."""
+LEFT: Final = 499
+"""Counted, and read by nobody: the client has left."""
 
 
 class _BodyError(Exception):
@@ -104,7 +108,7 @@ class Gate:
     async def _busy(self, receive: Receive, send: Send) -> None:
         with suppress(_BodyError):  # who is still sending reads no answer
             await self._read(receive, keep=False)
-        seconds = str(max(1, math.ceil(self._mean_seconds)))
+        seconds = str(min(max(1, math.ceil(self._mean_seconds)), MAX_RETRY_SECONDS))
         await refuse(
             send,
             429,
@@ -129,6 +133,8 @@ class Gate:
                 await refuse(
                     send, 408, "too_slow", "the body came too slowly", {"connection": "close"}
                 )
+            else:
+                await refuse(send, LEFT, "left", "the client left")
         else:
             await self._app(scope, _replaying(body, receive), send)
         finally:

@@ -20,6 +20,7 @@ class Limits:
     Attributes:
         max_requests: requests at a time, waiting and being scored; more get 429.
         max_responses: responses of a set.
+        max_request_sets: sets of a request that may have several (OpenRLHF's).
         max_chars: characters of the prompt, and of each response.
         max_body_bytes: of a request.
         body_seconds: longest time that a request may take to come in.
@@ -29,6 +30,7 @@ class Limits:
 
     max_requests: int = 64
     max_responses: int = 64
+    max_request_sets: int = 4096
     max_chars: int = 200_000
     max_body_bytes: int = 16 * 2**20
     body_seconds: float = 30.0

@@ -90,12 +90,19 @@ def open_evaluator(options: EvaluatorOptions) -> Iterator[Opened]:
     prepared = load_prepared(options.prepared) if _is_prepared(options, config) else None
     world = prepared.world if prepared else world_named(config.world.name)
     known = {text: key for key, text in prepared.all_prompts.items()} if prepared else {}
-    identity = {"evaluator": spec.model_dump(mode="json"), **_checkpoint(spec.generator)}
+    identity: dict[str, Any] = {
+        "world": config.world.name,
+        "evaluator": spec.model_dump(mode="json"),
+        "generator": _weights(spec.generator),
+        "reward_model": _weights(spec.reward_model),
+        "base": None,
+    }
     if spec.kind in ENGINE_FREE:
         yield Opened(build_evaluator(spec, prepared or world), identity, known)
         return
     endpoints = _endpoints(options, config)
     base = prepared.base if prepared else _base_of(config)
+    identity["base"] = {"dtype": base.dtype, "files": _weights(base.folder)} if base else None
     from dynamicrubric.engines.choice import Engines
     from dynamicrubric.engines.models import Models
     from dynamicrubric.engines.places import EnginePlaces
@@ -279,9 +286,9 @@ def _base_of(config: Config) -> BaseModelFiles | None:
     return BaseModelFiles(folder, backbone.dtype)
 
 
-def _checkpoint(folder: str | None) -> dict[str, Any]:
-    """Return what tells one generator from another under the same name: its files and sizes."""
-    if folder is None:
-        return {}
+def _weights(folder: str | Path | None) -> dict[str, Any] | None:
+    """Return what tells one checkpoint from another under the same name: its files and sizes."""
+    if folder is None or not Path(folder).is_dir():
+        return None
     files = sorted(Path(folder).glob("*.safetensors"))
-    return {"weights": {path.name: [path.stat().st_size, path.stat().st_mtime] for path in files}}
+    return {path.name: [path.stat().st_size, path.stat().st_mtime] for path in files}

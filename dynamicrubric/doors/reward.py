@@ -12,10 +12,12 @@ what is left.
 from __future__ import annotations
 
 import asyncio
+import math
 from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import reduce
+from itertools import groupby
 from operator import add
 from typing import Any, Final
 
@@ -47,6 +49,7 @@ class GroupRubricReward:
         seed: int = 0,
         max_unscored_rate: float = 0.5,
         end_ids: Collection[int] | None = None,
+        repeated_prompts: bool = False,
         prompt_column: str | None = None,
         name: str = "rubric",
     ) -> None:
@@ -59,6 +62,8 @@ class GroupRubricReward:
             max_unscored_rate: largest share of a step's completions without a score.
             end_ids: ids that end a completion; with them one that ends otherwise was cut and earns
                 0, so that a policy learns to stop. None scores what there is.
+            repeated_prompts: whether one prompt may fill all neighbouring groups of a step, as in a
+                data set of a few prompts; else that is a `group_size` that cuts groups in parts.
             prompt_column: column of the data set with the prompt as the evaluator reads it; None:
                 TRL's own prompt, which may have a template around it.
             name: of the reward in TRL's logs.
@@ -77,6 +82,7 @@ class GroupRubricReward:
         self.seed = seed
         self.max_unscored_rate = max_unscored_rate
         self.end_ids = None if end_ids is None else frozenset(end_ids)
+        self.repeated_prompts = repeated_prompts
         self.prompt_column = prompt_column
         self.__name__ = name
         self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="rubric-reward")
@@ -143,7 +149,10 @@ class GroupRubricReward:
                 remedy="give the data set this column, or leave prompt_column out",
             )
         asked = prompts if self.prompt_column is None else columns[self.prompt_column]
-        return whole_groups(asked, completions, self.group_size)
+        groups = whole_groups(asked, completions, self.group_size)
+        if not self.repeated_prompts:
+            _check_not_parts(groups, self.group_size)
+        return groups
 
     def _scored(self, groups: Sequence[ResponseSet]) -> list[ScoredSet]:
         return self.evaluator.score(groups, [seed_of(self.seed, one) for one in groups])
@@ -232,6 +241,28 @@ def _cut(start: int, texts: Sequence[str | None], size: int) -> UserError:
         remedy="give group_size the trainer's num_generations, and make the batch of each process "
         "(per_device_train_batch_size x gradient_accumulation_steps) a multiple of it",
     )
+
+
+def _check_not_parts(groups: Sequence[ResponseSet], size: int) -> None:
+    """Refuse groups that are halves, thirds, ... of the trainer's, which rows alone do not show.
+
+    Then every prompt stands in two groups in a row, or three, ...: the lengths of the runs of one
+    prompt have a common divisor. A prompt that the data set has twice does not do that to the
+    others. A process with one group alone shows nothing.
+
+    Raises:
+        UserError: every prompt fills a multiple of the same number of groups.
+    """
+    runs = [sum(1 for _ in run) for _, run in groupby(groups, key=lambda one: one.prompt)]
+    parts = math.gcd(*runs)
+    if parts > 1:
+        raise UserError(
+            doing=f"scoring {len(groups)} groups of {size} rows",
+            got=f"each prompt in a multiple of {parts} groups in a row",
+            expected=f"whole groups; these look like parts of groups of {parts * size}",
+            remedy=f"if num_generations is {parts * size}, make group_size that; if the data set "
+            "has so few prompts, pass repeated_prompts=True",
+        )
 
 
 def metrics_of(scored: Sequence[ScoredSet]) -> dict[str, float]:

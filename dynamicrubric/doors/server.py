@@ -9,9 +9,9 @@ from __future__ import annotations
 
 import asyncio
 import socket
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
-from typing import Any
+from typing import Any, Final
 
 import uvicorn
 from fastapi import FastAPI, Request
@@ -23,7 +23,7 @@ import dynamicrubric
 from dynamicrubric.doors.asking import Scoring
 from dynamicrubric.doors.binding import url_of
 from dynamicrubric.doors.documents import ScoreDocument, document_of
-from dynamicrubric.doors.gate import App, Gate
+from dynamicrubric.doors.gate import MAX_RETRY_SECONDS, App, Gate
 from dynamicrubric.doors.limits import Limits
 from dynamicrubric.doors.meters import CONTENT_TYPE, Meters
 from dynamicrubric.doors.page import docs_page
@@ -42,6 +42,27 @@ from dynamicrubric.doors.wire import (
 )
 from dynamicrubric.doors.worker import MAX_SETS, WINDOW_SECONDS, ScoringWorker
 from dynamicrubric.evaluators.base import Evaluator
+
+KEEP_ALIVE_SECONDS: Final = 4 * MAX_RETRY_SECONDS
+"""How long a connection may be idle: who comes again after Retry-After finds it open. One that is
+closed while the next request is on its way loses that request."""
+
+
+class _Described(FastAPI):
+    """An application whose OpenAPI page says which paths take a key."""
+
+    needs_key = False
+
+    def openapi(self) -> dict[str, Any]:
+        """Return the document, with the key where there is one."""
+        document = super().openapi()
+        if self.needs_key:
+            schemes = {"key": {"type": "http", "scheme": "bearer"}}
+            document.setdefault("components", {})["securitySchemes"] = schemes
+            for path, methods in document["paths"].items():
+                for operation in methods.values():
+                    operation["security"] = [] if path == "/health" else [{"key": []}]
+        return document
 
 
 def make_app(
@@ -73,7 +94,7 @@ def make_app(
         yield
         await asyncio.to_thread(worker.close, limits.grace_seconds)
 
-    app = FastAPI(
+    app = _Described(
         title="DynamicRubric",
         version=dynamicrubric.__version__,
         summary="Scores of response sets, with the rubric and the verdicts behind them.",
@@ -84,7 +105,7 @@ def make_app(
     _add_errors(app)
     _add_scoring(app, Scoring(worker, limits, meters, prompt_ids or {}))
     _add_pages(app, worker, meters)
-    _describe_key(app, needed=key is not None)
+    app.needs_key = key is not None
     return Gate(app, limits=limits, meters=meters, key=key)
 
 
@@ -102,6 +123,7 @@ def _add_scoring(app: FastAPI, scoring: Scoring) -> None:
         places: dict[str, list[int]] = {}
         for place, prompt in enumerate(asked.prompts):
             places.setdefault(prompt, []).append(place)
+        scoring.check_number(len(places))
         sets = [
             scoring.set_of(prompt, [asked.query[place].removeprefix(prompt) for place in group])
             for prompt, group in places.items()
@@ -152,21 +174,23 @@ def _add_errors(app: FastAPI) -> None:
         return error_response(error.status_code, "http", str(error.detail), headers)
 
 
-def _describe_key(app: FastAPI, *, needed: bool) -> None:
-    """Say in the OpenAPI page which paths take a key."""
-    make: Callable[[], dict[str, Any]] = app.openapi
+def server_of(app: App, grace_seconds: float) -> uvicorn.Server:
+    """Return what serves an application, not running yet.
 
-    def described() -> dict[str, Any]:
-        document = make()
-        if needed:
-            schemes = {"key": {"type": "http", "scheme": "bearer"}}
-            document.setdefault("components", {})["securitySchemes"] = schemes
-            for path, methods in document["paths"].items():
-                for operation in methods.values():
-                    operation["security"] = [] if path == "/health" else [{"key": []}]
-        return document
-
-    app.openapi = described  # type: ignore[method-assign]  # FastAPI's own way to add to it
+    Args:
+        app: what `make_app` returns.
+        grace_seconds: how long running requests may go on once it is told to stop.
+    """
+    config = uvicorn.Config(
+        app,
+        log_level="warning",
+        access_log=False,
+        server_header=False,
+        timeout_keep_alive=KEEP_ALIVE_SECONDS,
+        timeout_graceful_shutdown=max(1, round(grace_seconds)),
+        lifespan="on",
+    )
+    return uvicorn.Server(config)
 
 
 def serve(app: App, listening: socket.socket, grace_seconds: float) -> None:
@@ -177,13 +201,5 @@ def serve(app: App, listening: socket.socket, grace_seconds: float) -> None:
         listening: bound to the address.
         grace_seconds: how long.
     """
-    config = uvicorn.Config(
-        app,
-        log_level="warning",
-        access_log=False,
-        server_header=False,
-        timeout_graceful_shutdown=max(1, round(grace_seconds)),
-        lifespan="on",
-    )
     print(f"Serving on {url_of(listening)} (its page: /docs)", flush=True)
-    uvicorn.Server(config).run(sockets=[listening])
+    server_of(app, grace_seconds).run(sockets=[listening])

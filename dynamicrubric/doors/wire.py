@@ -3,10 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from statistics import fmean
 from typing import Annotated, Any, Final, Self
 
 from fastapi.responses import JSONResponse
-from pydantic import AfterValidator, ConfigDict, Field, StringConstraints, model_validator
+from pydantic import (
+    AfterValidator,
+    ConfigDict,
+    FailFast,
+    Field,
+    StringConstraints,
+    model_validator,
+)
 
 from dynamicrubric.data.formats import is_text
 from dynamicrubric.doors.documents import Document
@@ -46,7 +54,7 @@ class ScoreRequest(Document):
     model_config = ConfigDict(extra="forbid", strict=True)
 
     prompt: Text
-    responses: Annotated[list[str | None], Field(min_length=1)]
+    responses: Annotated[list[str | None], Field(min_length=1), FailFast()]
     """The response set; null is a response that there is not."""
     id: Name | None = None
     """Comes back as it is."""
@@ -59,9 +67,9 @@ class ScoreRequest(Document):
 class OpenRLHFRequest(Document):
     """What OpenRLHF posts to a --remote_rm_url: all rollouts of a batch, groups together."""
 
-    query: Annotated[list[str], Field(min_length=1)]
+    query: Annotated[list[str], Field(min_length=1), FailFast()]
     """Prompt and response in one text."""
-    prompts: list[str]
+    prompts: Annotated[list[str], FailFast()]
     labels: list[Any] | None = None
 
     @model_validator(mode="after")
@@ -121,22 +129,26 @@ def for_openrlhf(groups: list[list[int]], scored: list[ScoredSet]) -> OpenRLHFAn
     """Return a number for each place.
 
     OpenRLHF has no null: what is unscored gets its group's mean, which is no advantage to anybody,
-    and a group without any score gets 0, all of it.
+    and a group without any score gets the mean of the request's scores, all of it.
 
     Raises:
         Refusal: there is not one score.
     """
+    everything = [value for one in scored for value in _known(one)]
+    if not everything:
+        reasons = sorted({score.reason for one in scored for score in one.scores if score.reason})
+        raise Refusal(503, "unscored", f"no response has a score: {', '.join(reasons[:5])}")
     rewards, unscored = [0.0] * sum(map(len, groups)), [0.0] * sum(map(len, groups))
     for places, one in zip(groups, scored, strict=True):
-        known = [score.value for score in one.scores if score.value is not None]
-        neutral = sum(known) / len(known) if known else 0.0
+        neutral = fmean(_known(one) or everything)
         for place, score in zip(places, one.scores, strict=True):
             rewards[place] = neutral if score.value is None else score.value
             unscored[place] = float(score.value is None)
-    if all(unscored):
-        reasons = sorted({score.reason for one in scored for score in one.scores if score.reason})
-        raise Refusal(503, "unscored", f"no response has a score: {', '.join(reasons[:5])}")
     return OpenRLHFAnswer(rewards=rewards, scores=rewards, extra_logs={"unscored": unscored})
+
+
+def _known(one: ScoredSet) -> list[float]:
+    return [score.value for score in one.scores if score.value is not None]
 
 
 def problem_in(problem: Mapping[str, Any]) -> str:

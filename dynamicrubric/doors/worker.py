@@ -2,15 +2,16 @@
 
 A model must not be run from several threads at once, and it is fastest on many sets together. So
 whoever wants a set scored hands it over and waits for a future; the thread takes what has come in
-during a short window. A job whose future was cancelled before its batch began costs nothing.
+during a short window. A job whose future is cancelled before its batch begins leaves the queue at
+once, texts and all: who asks and leaves again and again fills no memory.
 """
 
 from __future__ import annotations
 
 import logging
-import queue
 import threading
 import time
+from collections import deque
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, field
@@ -31,7 +32,7 @@ class Closed(Exception):
     """The worker takes no jobs any more."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class _Job:
     responses: ResponseSet
     seed: int
@@ -61,8 +62,8 @@ class ScoringWorker:
         self._max_sets = max_sets
         self._window = window_seconds
         self._on_batch = on_batch or (lambda _: None)
-        self._jobs: queue.SimpleQueue[_Job | None] = queue.SimpleQueue()
-        self._lock = threading.Lock()
+        self._jobs: deque[_Job] = deque()
+        self._changed = threading.Condition()
         self._closed = False
         self._thread = threading.Thread(target=self._run, name="scoring", daemon=True)
         self._thread.start()
@@ -74,8 +75,8 @@ class ScoringWorker:
 
     @property
     def num_waiting(self) -> int:
-        """Sets that no batch has taken yet, cancelled ones included."""
-        return self._jobs.qsize()
+        """Sets that no batch has taken yet."""
+        return len(self._jobs)
 
     def submit(self, responses: ResponseSet, seed: int) -> Future[ScoredSet]:
         """Hand a set over.
@@ -84,45 +85,63 @@ class ScoringWorker:
             Closed: the worker is shutting down.
         """
         job = _Job(responses, seed)
-        with self._lock:
-            if self._closed or not self._thread.is_alive():
+        with self._changed:
+            if self._closed:
                 raise Closed("the scoring thread is shutting down")
-            self._jobs.put(job)
+            self._jobs.append(job)
+            self._changed.notify()
+        job.future.add_done_callback(lambda future: self._drop(job) if future.cancelled() else None)
         return job.future
 
     def close(self, timeout: float | None = None) -> bool:
         """Take no more jobs, score what waits, and return whether that was done in time."""
-        with self._lock:
-            if not self._closed:
-                self._closed = True
-                self._jobs.put(None)
+        with self._changed:
+            self._closed = True
+            self._changed.notify()
         self._thread.join(timeout)
         return not self._thread.is_alive()
 
-    def _run(self) -> None:
-        open_ = True
-        while open_:
-            batch, open_ = self._next_batch()
-            wanted = [job for job in batch if job.future.set_running_or_notify_cancel()]
-            if wanted:
-                self._on_batch(len(wanted))
-                self._score(wanted)
+    def _drop(self, job: _Job) -> None:
+        with self._changed:
+            if job in self._jobs:
+                self._jobs.remove(job)
 
-    def _next_batch(self) -> tuple[list[_Job], bool]:
-        """Return the next jobs, and whether more may come after them."""
-        first = self._jobs.get()
-        if first is None:
-            return [], False
-        batch, ends = [first], time.monotonic() + self._window
-        while len(batch) < self._max_sets:
-            try:
-                job = self._jobs.get(timeout=max(0.0, ends - time.monotonic()))
-            except queue.Empty:
-                break
-            if job is None:
-                return batch, False
-            batch.append(job)
-        return batch, True
+    def _run(self) -> None:
+        try:
+            while batch := self._next_batch():
+                wanted = [job for job in batch if job.future.set_running_or_notify_cancel()]
+                if wanted:
+                    self._on_batch(len(wanted))
+                    self._score(wanted)
+        finally:
+            self._fail_the_rest()
+
+    def _next_batch(self) -> list[_Job]:
+        """Wait for the next jobs; return none once there will be none."""
+        with self._changed:
+            while True:
+                self._changed.wait_for(lambda: self._jobs or self._closed)
+                self._wait_for_company()
+                if self._jobs or self._closed:  # else all of them have left meanwhile
+                    break
+            most = min(len(self._jobs), self._max_sets)
+            return [self._jobs.popleft() for _ in range(most)]
+
+    def _wait_for_company(self) -> None:
+        ends = time.monotonic() + self._window
+        while not self._closed and len(self._jobs) < self._max_sets:
+            if not self._changed.wait(max(0.0, ends - time.monotonic())):
+                return
+
+    def _fail_the_rest(self) -> None:
+        """Leave nobody waiting for a thread that has ended, whatever ended it."""
+        with self._changed:
+            self._closed = True
+            left = list(self._jobs)
+            self._jobs.clear()
+        for job in left:
+            if job.future.set_running_or_notify_cancel():
+                job.future.set_exception(Closed("the scoring thread has ended"))
 
     def _score(self, jobs: Sequence[_Job]) -> None:
         """Score jobs together; if that fails by a fault of ours, each alone, so that one fails."""
@@ -138,6 +157,10 @@ class ScoringWorker:
                 _LOG.exception("scoring a set failed")
             for job in jobs:
                 job.future.set_exception(error)
+        except BaseException:  # a panic in a library, which ends the thread
+            for job in jobs:
+                job.future.set_exception(Closed("the scoring thread has ended"))
+            raise
         else:
             for job, one in zip(jobs, found, strict=True):
                 job.future.set_result(one)

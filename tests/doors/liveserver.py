@@ -11,7 +11,7 @@ import httpx2
 import uvicorn
 
 from dynamicrubric.doors.binding import bound, url_of
-from dynamicrubric.doors.server import make_app
+from dynamicrubric.doors.server import make_app, server_of
 
 
 class Live:
@@ -48,10 +48,7 @@ class Live:
 def serving(evaluator: Any, **settings: Any) -> Iterator[Live]:
     """Serve an evaluator until the body ends."""
     listening = bound("127.0.0.1", 0)
-    config = uvicorn.Config(
-        make_app(evaluator, **settings), log_level="warning", timeout_graceful_shutdown=30
-    )
-    server = uvicorn.Server(config)
+    server = server_of(make_app(evaluator, **settings), grace_seconds=30)
     thread = threading.Thread(target=server.run, kwargs={"sockets": [listening]})
     thread.start()
     live = Live(url_of(listening), server, thread)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import importlib.util
+import socket
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 from types import ModuleType
@@ -13,6 +15,7 @@ from fakeevaluator import FakeEvaluator
 from liveserver import Live, serving
 
 from dynamicrubric.doors.limits import Limits
+from dynamicrubric.doors.messages import prompt_text
 
 HOOKS = Path(__file__).parents[2] / "docs" / "clients" / "dynamicrubric_hooks.py"
 KEY = "0123456789abcdef"
@@ -83,16 +86,83 @@ def test_verl_single_hook_waits_for_its_group(
     assert evaluator.seen == ["one", "one"]
 
 
+def test_verl_single_hook_forgets_who_gave_up_waiting(
+    hooks: ModuleType, live: Live, evaluator: FakeEvaluator, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def rollouts() -> list[float]:
+        info = {"prompt": "one", "index": 0}
+        with monkeypatch.context() as patched:
+            patched.setattr(hooks, "GROUP_SECONDS", 0.05)
+            with pytest.raises(TimeoutError):
+                await hooks.compute_score("x", "of an earlier step", None, info)
+        calls = [hooks.compute_score("x", text, None, info) for text in (SHORT, LONG)]
+        return list(await asyncio.gather(*calls))
+
+    assert asyncio.run(rollouts()) == [0.6, 1.0]
+    assert hooks._waiting == {}
+
+
+def test_verl_single_hook_one_that_is_cancelled_costs_the_others_nothing(
+    hooks: ModuleType, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    evaluator = FakeEvaluator(held=True)
+
+    async def rollouts() -> list[float | BaseException]:
+        calls = [
+            asyncio.ensure_future(hooks.compute_score("x", text, None, {"prompt": "one"}))
+            for text in (SHORT, LONG)
+        ]
+        await asyncio.to_thread(evaluator.entered.wait, 60)
+        calls[1].cancel()  # the last of a group is who asks for it
+        evaluator.released.set()
+        return list(await asyncio.gather(*calls, return_exceptions=True))
+
+    with serving(evaluator, key=KEY) as live:
+        monkeypatch.setenv("DYNAMICRUBRIC_URL", live.url)
+        first, second = asyncio.run(rollouts())
+    assert first == 0.6
+    assert isinstance(second, asyncio.CancelledError)
+
+
+def test_hooks_come_again_when_the_server_goes_away_in_its_answer(
+    hooks: ModuleType, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    answer = b'{"scores": [0.5], "reasons": [null]}'
+    head = b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n" % len(answer)
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        monkeypatch.setenv("DYNAMICRUBRIC_URL", f"http://127.0.0.1:{listening.getsockname()[1]}")
+
+        def answers() -> None:
+            for said in (b"", head + answer[:5], head + answer):
+                with listening.accept()[0] as one:
+                    one.recv(65_536)
+                    one.sendall(said)
+
+        thread = threading.Thread(target=answers)
+        thread.start()
+        assert hooks.rewards_of("one", [SHORT]) == [0.5]
+        thread.join(60)
+
+
 def test_openrlhf_hook_returns_tensors(hooks: ModuleType, live: Live) -> None:
     found = hooks.reward_func(["one" + LONG, "one" + SHORT], ["one", "one"], [None, None])
     assert [round(v, 3) for v in found["rewards"].tolist()] == [1.0, 0.6]
     assert found["scores"].shape == found["extra_logs"]["rubric_score"].shape == (2,)
 
 
-def test_verifiers_hook_is_a_group_reward(hooks: ModuleType, live: Live) -> None:
+def test_verifiers_hook_is_a_group_reward(
+    hooks: ModuleType, live: Live, evaluator: FakeEvaluator
+) -> None:
     prompts = [[{"role": "system", "content": "s"}, {"role": "user", "content": "one"}]] * 2
     completions = [[{"role": "assistant", "content": text}] for text in (SHORT, LONG)]
     assert asyncio.run(hooks.rubric_scores(prompts=prompts, completions=completions)) == [0.6, 1.0]
+    assert evaluator.seen == [prompt_text(prompts[0])]
+    blocks = [{"role": "assistant", "content": [{"type": "text", "text": LONG}]}]
+    call = [{"role": "assistant", "content": None, "tool_calls": [{}]}]
+    turns = [[{"role": "user", "content": "two"}]] * 3
+    found = asyncio.run(hooks.rubric_scores(turns, [blocks, call, completions[0]]))
+    assert found == [1.0, pytest.approx(0.8), 0.6]
+    assert evaluator.seen[1] == "two"
 
 
 def test_hooks_give_what_is_unscored_its_groups_mean_and_raise_without_a_score(

@@ -15,7 +15,7 @@ from fakeevaluator import FakeEvaluator
 
 from dynamicrubric.data.sources import open_sources
 from dynamicrubric.doors.filerows import FileRow, read_rows
-from dynamicrubric.doors.filescores import Tally, publish, score_rows
+from dynamicrubric.doors.filescores import Tally, only_one, publish, score_rows
 from dynamicrubric.doors.formats import write_csv, write_jsonl
 from dynamicrubric.errors import InstrumentError, UserError
 
@@ -158,6 +158,78 @@ def test_stopped_run_goes_on_behind_the_last_whole_row(tmp_path: Path) -> None:
     assert [json.loads(line) for line in lines] == whole
 
 
+KILLED = """
+import os, sys
+sys.path.insert(0, {tests!r})
+from fakeevaluator import FakeEvaluator
+from pathlib import Path
+from dynamicrubric.data.sources import open_sources
+from dynamicrubric.doors.filerows import read_rows
+from dynamicrubric.doors.filescores import only_one, score_rows
+kill = lambda: os.kill(os.getpid(), 9) if len(evaluator.sizes) == 3 else None
+evaluator = FakeEvaluator(slowly=kill)
+part = Path("part")
+with only_one(part):
+    rows = read_rows(open_sources(["a.jsonl"], "")[0].open())
+    score_rows(rows, evaluator, part, {{"input": "x"}}, batch_rows=2)
+"""
+
+
+def test_run_that_is_killed_keeps_whole_batches_and_goes_on_to_the_same_output(
+    tmp_path: Path,
+) -> None:
+    sets: list[Any] = [{"id": n, "prompt": f"p{n}", "responses": [SHORT, LONG]} for n in range(9)]
+    sets[3] = b"\xff"
+    path, part, out = write(tmp_path / "a.jsonl", *sets), tmp_path / "part", tmp_path / "out"
+    code = KILLED.format(tests=str(Path(__file__).parent))
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    done = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, env=environment, check=False)
+    assert done.returncode == -9
+    evaluator = FakeEvaluator()
+    with only_one(part):  # the kernel has let go of it
+        assert score_rows(rows_of(path), evaluator, part, {"input": "x"}).rows == 9
+    assert evaluator.seen == ["p4", "p5", "p6", "p7", "p8"]
+    publish(part, out, write_jsonl)
+    assert [json.loads(line) for line in out.read_text(encoding="utf-8").splitlines()] == score(
+        path
+    )
+
+
+def test_results_with_an_unreadable_line_are_gone_on_with_before_it(tmp_path: Path) -> None:
+    path = write(tmp_path / "a.jsonl", *[{"prompt": p, "responses": [SHORT]} for p in "abc"])
+    part = tmp_path / "part"
+    score_rows(rows_of(path), FakeEvaluator(), part, {})
+    lines = part.read_bytes().splitlines(keepends=True)
+    part.write_bytes(b"".join([*lines[:2], b"\0" * 40 + b"\n", *lines[3:]]))
+    evaluator = FakeEvaluator()
+    assert score_rows(rows_of(path), evaluator, part, {}).rows == 3
+    assert evaluator.seen == ["b", "c"]
+    assert part.read_bytes().splitlines(keepends=True) == lines
+
+
+def test_results_are_written_by_one_process_at_a_time(tmp_path: Path) -> None:
+    part = tmp_path / "part"
+    with only_one(part):
+        with pytest.raises(UserError, match="another process"), only_one(part):
+            pass
+        with pytest.raises(UserError, match="another process"), only_one(part):
+            pass
+    with only_one(part):
+        pass
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_output_that_appears_meanwhile_is_kept_and_so_are_the_results(tmp_path: Path) -> None:
+    path = write(tmp_path / "a.jsonl", {"prompt": "a", "responses": [SHORT]})
+    part, out = tmp_path / "part", tmp_path / "out"
+    score_rows(rows_of(path), FakeEvaluator(), part, {})
+    out.write_text("somebody's")
+    with pytest.raises(UserError, match="nothing is scored twice"):
+        publish(part, out, write_jsonl)
+    assert out.read_text() == "somebody's"
+    assert sorted(one.name for one in tmp_path.iterdir()) == ["a.jsonl", "out", "part"]
+
+
 def test_results_of_something_else_are_not_gone_on_with(tmp_path: Path) -> None:
     path, part = write(tmp_path / "a.jsonl", {"prompt": "a", "responses": ["b"]}), tmp_path / "p"
     score_rows(rows_of(path), FakeEvaluator(), part, {"input": "x", "seed": 0})
@@ -247,6 +319,13 @@ def test_score_command_shows_progress_and_keeps_an_output_that_is_there(project:
     assert (project / "a.scores.jsonl").read_bytes() == before
 
 
+def test_score_command_without_one_score_says_so(project: Path) -> None:
+    write(project / "b.jsonl", {"prompt": "Hi", "responses": [None]})
+    done = command("score", "b.jsonl", "--evaluator", "length", cwd=project)
+    assert done.returncode == 1
+    assert "0 of 1 responses" in done.stderr
+
+
 def test_score_command_without_one_usable_row_says_so(project: Path) -> None:
     write(project / "a.jsonl", {"prompt": "Hi"}, {"x": 1})
     done = command("score", "a.jsonl", "--evaluator", "length", cwd=project)
@@ -284,6 +363,20 @@ def test_commands_refuse_in_one_sentence(
     assert done.stderr.startswith("error: ")
     assert done.stderr.count("\n") == 1
     assert said in done.stderr
+
+
+def test_rubric_command_refuses_a_prompt_that_is_no_utf8_in_one_sentence(project: Path) -> None:
+    arguments = ["rubric", "-", "-r", "a", "--evaluator", "length"]
+    for sent, code in ((b"caf\xe9", 2), ("caf\u00e9".encode(), 0)):
+        done = subprocess.run(
+            [sys.executable, "-m", "dynamicrubric.cli", *arguments],
+            cwd=project, env={**os.environ, "PYTHONPATH": str(ROOT)}, input=sent,
+            capture_output=True, check=False,
+        )  # fmt: skip
+        assert done.returncode == code, done.stderr
+        refused = [line for line in done.stderr.splitlines() if line.startswith(b"error: ")]
+        assert len(refused) == bool(code)
+        assert (b"UTF-8" in done.stderr, b"Traceback" in done.stderr) == (bool(code), False)
 
 
 def test_rubric_command_shows_criteria_verdicts_and_scores(project: Path) -> None:

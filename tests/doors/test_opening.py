@@ -5,6 +5,7 @@ from __future__ import annotations
 import doctest
 import importlib
 import json
+import re
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -83,6 +84,26 @@ def test_spec_has_the_profiles_sizes_sampling_and_verifier_and_no_limit_that_sto
     assert spec.verifier.kind == "programmatic"
     named = spec_of(EvaluatorOptions(profile=POSTCARDS, verifier="base"), config)
     assert named.verifier.kind == "language_model"
+
+
+def test_identity_of_scores_names_the_world_and_the_weights_of_the_base(
+    endpoint: FakeEndpoint, tmp_path: Path
+) -> None:
+    base = tmp_path / "base"
+    base.mkdir()
+    (base / "model.safetensors").write_bytes(b"weights")
+    profile = tmp_path / "params.yaml"
+    text = SMOLLM2.read_text(encoding="utf-8")
+    profile.write_text(re.sub(r"(checkpoint:) \S+", rf"\1 {base}", text, count=1))
+    options = EvaluatorOptions(
+        profile=profile, generator="openai:big", verifier="openai:judge",
+        base_url=endpoint.url, prepared=tmp_path / "none",
+    )  # fmt: skip
+    with open_evaluator(options) as opened:
+        identity = json.loads(json.dumps(opened.identity))
+    assert identity["world"] == "language"
+    assert identity["generator"] is None
+    assert identity["base"]["files"]["model.safetensors"][0] == len(b"weights")
 
 
 def test_profile_is_a_file_or_the_name_of_one(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -77,6 +77,20 @@ def test_reward_cut_group_is_refused_before_anything_is_scored(
     assert evaluator.sizes == []
 
 
+def test_reward_group_size_that_cuts_every_group_in_parts_is_refused() -> None:
+    evaluator = FakeEvaluator()
+    reward = GroupRubricReward(evaluator, group_size=2)
+    halves = ["a"] * 4 + ["b"] * 8
+    with pytest.raises(UserError, match="parts of groups of 4") as caught:
+        rewards(reward, halves, [SHORT] * 12)
+    assert "num_generations" in str(caught.value)
+    assert evaluator.sizes == []
+    twice = ["a"] * 4 + ["b"] * 2
+    assert rewards(reward, twice, [SHORT] * 6) == [0.6] * 6
+    few = GroupRubricReward(evaluator, group_size=2, repeated_prompts=True)
+    assert rewards(few, halves, [SHORT] * 12) == [0.6] * 12
+
+
 @pytest.mark.parametrize("prompt", [None, 5, "", " ", [], [{"role": "user", "content": None}]])
 def test_reward_prompt_without_text_is_refused(prompt: object) -> None:
     with pytest.raises(UserError, match="reading the prompt of row 0"):

@@ -2,10 +2,18 @@
 
 from __future__ import annotations
 
+import gc
 import json
+import os
+import signal
 import socket
+import subprocess
+import sys
 import threading
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import httpx2
@@ -13,8 +21,16 @@ import pytest
 from fakeevaluator import FakeEvaluator
 from liveserver import Live, serving
 
+from dynamicrubric.doors.documents import set_of
+from dynamicrubric.doors.gate import MAX_RETRY_SECONDS
 from dynamicrubric.doors.limits import KEY_VARIABLE, Limits, key_for
+from dynamicrubric.doors.opening import EvaluatorOptions
+from dynamicrubric.doors.server import make_app, server_of
+from dynamicrubric.doors.worker import Closed, ScoringWorker
 from dynamicrubric.errors import UserError
+from dynamicrubric.evaluators.base import ScoredSet
+from dynamicrubric.evaluators.judging import ResponseSet
+from dynamicrubric.serve_command import run_serve
 
 ASKED = {"prompt": "Why?", "responses": ["short", "a long response", None], "id": "a"}
 
@@ -193,6 +209,7 @@ def test_client_that_leaves_costs_nothing_more() -> None:
         with pytest.raises(httpx2.TimeoutException):
             httpx2.post(f"{live.url}/v1/score", json={**ASKED, "prompt": "Gone"}, timeout=0.5)
         _until(live, "dynamicrubric_clients_left_total", 1)
+        assert live.get("/health").json()["waiting_sets"] == 0
         evaluator.released.set()
         assert first.result(60).status_code == 200
         assert live.post(json=ASKED).status_code == 200
@@ -221,11 +238,119 @@ def test_fault_of_ours_fails_its_own_request_alone() -> None:
         assert {one.result(60).status_code for one in (first, *good)} == {200}
 
 
-def test_too_long_a_wait_is_504() -> None:
+def test_too_long_a_wait_is_504_and_leaves_no_complaint_in_the_log(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
     evaluator = FakeEvaluator(held=True)
     with serving(evaluator, limits=Limits(request_seconds=0.2)) as live:
         assert live.post(json=ASKED).status_code == 504
         evaluator.released.set()
+    gc.collect()
+    assert caplog.text == ""
+
+
+class WithWords(FakeEvaluator):
+    """Says what no JSON text holds, and fails as a network does."""
+
+    def score(self, sets: Sequence[ResponseSet], seeds: Sequence[int]) -> list[ScoredSet]:
+        failures = {"reset": ConnectionResetError("theirs"), "slow": TimeoutError("theirs")}
+        for one in sets:
+            if one.prompt in failures:
+                raise failures[one.prompt]
+        said = {"raw": float("nan"), "tokens": ["\ud83d", float("inf"), 1.0]}
+        found = super().score(sets, seeds)
+        return [replace(one, rubric_text="a\ud83d", breakdown=said) for one in found]
+
+
+def test_evaluators_words_that_no_json_holds_are_answered_all_the_same() -> None:
+    with serving(WithWords()) as live:
+        answer = live.post(json=ASKED)
+    assert answer.status_code == 200
+    assert answer.json()["rubric_text"] == "a\\ud83d"
+    assert answer.json()["breakdown"] == {"raw": None, "tokens": ["\\ud83d", None, 1.0]}
+
+
+@pytest.mark.parametrize("prompt", ["reset", "slow"])
+def test_evaluators_own_network_error_is_a_fault_and_no_client_that_left(prompt: str) -> None:
+    with serving(WithWords()) as live:
+        answer = live.post(json={**ASKED, "prompt": prompt})
+        assert live.figure("dynamicrubric_clients_left_total") == 0
+    assert (answer.status_code, answer.json()["error"]) == (500, "fault")
+
+
+def test_many_wrong_responses_cost_no_more_than_one() -> None:
+    body = b'{"prompt": "Why?", "responses": [' + b"1," * 500_000 + b"1]}"
+    with serving(FakeEvaluator()) as live:
+        answer = live.post(content=body, headers={"content-type": "application/json"})
+    assert answer.status_code == 422
+    assert answer.json()["message"] == "responses.0: Input should be a valid string"
+
+
+def test_client_that_leaves_in_its_body_is_no_fault_of_ours() -> None:
+    with serving(FakeEvaluator()) as live:
+        host, port = live.url.removeprefix("http://").split(":")
+        with socket.create_connection((host, int(port)), timeout=60) as leaving:
+            leaving.sendall(
+                b"POST /v1/score HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Length: 9\r\n\r\n{"
+            )
+            _until(live, "dynamicrubric_requests_in_flight", 1)
+        _until(live, "dynamicrubric_requests_in_flight", 0)
+        assert live.figure('dynamicrubric_requests_total{code="499"}') == 1
+        assert live.figure('dynamicrubric_requests_total{code="500"}') == 0
+
+
+def test_connection_stays_open_until_after_the_longest_retry_after() -> None:
+    server = server_of(make_app(FakeEvaluator()), grace_seconds=30)
+    assert server.config.timeout_keep_alive >= 2 * MAX_RETRY_SECONDS
+    assert server.config.timeout_graceful_shutdown == 30
+
+
+class Panic(BaseException):
+    """What a library in another language raises when it gives up."""
+
+
+def test_worker_whose_thread_dies_leaves_nobody_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(threading, "excepthook", lambda _: None)
+
+    def panic() -> None:
+        raise Panic
+
+    evaluator = FakeEvaluator(held=True, slowly=panic)
+    worker = ScoringWorker(evaluator, max_sets=1)
+    first = worker.submit(set_of("Why?", ["a"]), 0)
+    assert evaluator.entered.wait(60)
+    second = worker.submit(set_of("Why?", ["a"]), 0)
+    evaluator.released.set()
+    for waiting in (first, second):
+        with pytest.raises(Closed):
+            waiting.result(60)
+    with pytest.raises(Closed):
+        worker.submit(set_of("Why?", ["a"]), 0)
+    assert not worker.is_alive
+
+
+def test_worker_whose_jobs_all_leave_goes_on() -> None:
+    evaluator = FakeEvaluator()
+    worker = ScoringWorker(evaluator, window_seconds=0.2)
+    for _ in range(3):
+        assert worker.submit(set_of("Gone", ["a"]), 0).cancel()
+    assert worker.num_waiting == 0
+    threading.Event().wait(0.4)
+    assert worker.submit(set_of("Why?", ["a"]), 0).result(60).scores[0].value == 0.6
+    assert worker.close(60)
+    assert evaluator.seen == ["Why?"]
+
+
+def test_name_that_stands_for_an_open_address_needs_a_key_before_a_model_is_loaded(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.delenv(KEY_VARIABLE, raising=False)
+    anywhere = (socket.AF_INET, socket.SOCK_STREAM, 6, "", ("0.0.0.0", 0))
+    monkeypatch.setattr(signal, "signal", lambda *_: None)
+    monkeypatch.setattr(socket, "getaddrinfo", lambda *_, **__: [anywhere])
+    options = EvaluatorOptions(profile=tmp_path / "none.yaml")
+    with pytest.raises(UserError, match=r"serving on 0\.0\.0\.0"):
+        run_serve("localhost", 0, options, Limits(), max_sets=1, window_seconds=0.0)
 
 
 def test_stopping_finishes_what_runs() -> None:
@@ -238,6 +363,40 @@ def test_stopping_finishes_what_runs() -> None:
         assert running.result(60).status_code == 200
         live.thread.join(60)
         assert not live.thread.is_alive()
+
+
+STOPPED = """
+import sys
+sys.path.insert(0, {tests!r})
+from contextlib import contextmanager
+from fakeevaluator import FakeEvaluator
+from dynamicrubric.doors import opening
+from dynamicrubric.doors.limits import Limits
+from dynamicrubric.serve_command import run_serve
+
+@contextmanager
+def opened(options):
+    try:
+        yield opening.Opened(FakeEvaluator(), {{}})
+    finally:
+        print("closed", flush=True)
+
+opening.open_evaluator = opened
+run_serve("127.0.0.1", 0, opening.EvaluatorOptions(), Limits(), max_sets=1, window_seconds=0.0)
+"""
+
+
+def test_sigterm_closes_the_models_on_the_way_out() -> None:
+    code = STOPPED.format(tests=str(Path(__file__).parent))
+    environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])}
+    with subprocess.Popen(
+        [sys.executable, "-c", code], env=environment, stdout=subprocess.PIPE, text=True
+    ) as process:
+        assert process.stdout is not None
+        assert "Serving on http://127.0.0.1:" in process.stdout.readline()
+        process.terminate()
+        assert process.stdout.read() == "closed\n"
+        assert process.wait(60) == 128 + signal.SIGTERM
 
 
 def test_metrics_count_scores_reasons_and_cost() -> None:
@@ -266,6 +425,23 @@ def test_openrlhf_groups_by_prompt_and_gives_what_is_unscored_its_groups_mean() 
     assert sorted(evaluator.seen)[:2] == ["P1 ", "P2 "]
     assert cut.status_code == 422
     assert (none.status_code, none.json()["error"]) == (503, "unscored")
+
+
+def test_openrlhf_group_without_a_score_gets_the_mean_of_the_others_and_not_zero() -> None:
+    query = ["no rubric", "P short", "P a long response"]
+    sent = {"query": query, "prompts": ["no rubric", "P ", "P "]}
+    with serving(FakeEvaluator()) as live:
+        found = live.post("/openrlhf", json=sent).json()
+    assert found["rewards"] == [pytest.approx(0.8), 0.6, 1.0]
+    assert found["extra_logs"] == {"unscored": [1.0, 0.0, 0.0]}
+
+
+def test_openrlhf_takes_so_many_prompts_and_no_more() -> None:
+    evaluator = FakeEvaluator()
+    with serving(evaluator, limits=Limits(max_request_sets=2)) as live:
+        answer = live.post("/openrlhf", json={"query": ["a", "b", "c"], "prompts": ["a", "b", "c"]})
+    assert (answer.status_code, evaluator.seen) == (422, [])
+    assert "got 3 different ones, at most 2" in answer.json()["message"]
 
 
 def test_page_needs_nothing_from_a_network_and_names_every_path() -> None:
