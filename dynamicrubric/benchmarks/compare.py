@@ -8,8 +8,6 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from dynamicrubric.benchmarks.figures import (
-    ALL,
-    MACRO,
     by_evaluator,
     estimate_of,
     in_scope,
@@ -17,6 +15,7 @@ from dynamicrubric.benchmarks.figures import (
     scopes,
 )
 from dynamicrubric.benchmarks.outcomes import ItemFigures
+from dynamicrubric.benchmarks.schema import ALL, MACRO
 from dynamicrubric.benchmarks.scored import ScoredItem
 from dynamicrubric.stats import MIN_PROMPTS, holm
 
@@ -98,8 +97,8 @@ def _comparison(
     differences: list[tuple[ItemFigures, float | None]] = []
     for one in own:
         first, second = one.values[COMPARED], values.get((one.item.seed, one.item.id))
-        scored = first is not None and second is not None
-        differences.append((one, first - second if scored else None))
+        gap = None if first is None or second is None else first - second
+        differences.append((one, gap))
     means = mean_by_scope(differences, scope)
     known = [mean for mean in means.values() if mean is not None]
     found = estimate_of(differences, scope)

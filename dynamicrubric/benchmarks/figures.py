@@ -17,12 +17,11 @@ from dataclasses import dataclass
 from typing import Final
 
 from dynamicrubric.benchmarks.outcomes import FIGURES, ItemFigures, item_figures
+from dynamicrubric.benchmarks.schema import ALL, MACRO
 from dynamicrubric.benchmarks.scored import ScoredItem
 from dynamicrubric.evaluators.base import Cost
 from dynamicrubric.stats import Estimate, Paired, PromptValues, estimate, estimate_over_prompts
 
-MACRO: Final = "macro"
-ALL: Final = "all"
 BESIDE: Final = ("longer_wins", "flip_rate", "accuracy_longer_loses")
 """Shown beside every figure: what length and place explain of it."""
 

@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from dynamicrubric.benchmarks.catalog import CATALOG, Known, known
-from dynamicrubric.benchmarks.schema import NO_SUBSET, BenchItem, Refusal, name_of_prompt
+from dynamicrubric.benchmarks.schema import BenchItem, Refusal, name_of_prompt, subset_named
 from dynamicrubric.benchmarks.shapes import SHAPES, FieldFault, shown
 from dynamicrubric.data.formats import Origin, parse_row
 from dynamicrubric.data.rows import RowFault
@@ -158,7 +158,7 @@ def _item(name: str, place: str, value: object, shape: str) -> BenchItem:
     return BenchItem(
         dataset=name,
         id=row_id,
-        subset=row.get("subset") or NO_SUBSET,
+        subset=subset_named(row.get("subset")),
         prompt=parsed.prompt,
         responses=parsed.responses,
         tiers=parsed.tier_of,

@@ -9,7 +9,7 @@ from itertools import combinations
 from typing import Final, Literal
 
 from dynamicrubric.engines.rating import Rated, Rater, RateRequest
-from dynamicrubric.evaluators.base import ScoredSet
+from dynamicrubric.evaluators.base import INCONSISTENT_PAIRS, ScoredSet
 from dynamicrubric.evaluators.judging import ResponseSet
 from dynamicrubric.evaluators.rated import cost_of
 from dynamicrubric.prompts.judges import pairwise_messages
@@ -96,6 +96,11 @@ def _scored(one: ResponseSet, answers: Mapping[tuple[str, str], Both]) -> Scored
             "comparisons": {
                 name: counts[name] for name in ("decided", "tie", "inconsistent", "unscored")
             },
+            INCONSISTENT_PAIRS: [
+                [a, b]
+                for a, b in combinations(there, 2)
+                if texts[a] != texts[b] and _either(outcomes, texts[a], texts[b]) == "inconsistent"
+            ],
             "wins": _wins(texts, there, outcomes),
         },
         cost=cost_of(answer for both in answers.values() for answer in both),

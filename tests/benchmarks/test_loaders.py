@@ -206,6 +206,20 @@ def test_published_row_is_read_and_one_with_a_wrong_field_is_refused(name: str) 
     )  # fmt: skip
 
 
+def test_labels_written_as_text_mark_the_same_choice() -> None:
+    row = {"input": "Why?", "targets": {"choices": ["good", "bad"], "labels": ["1", "0"]}}
+    (item,), _ = read_rows("hhh", [("row 1", row)], "hhh")
+    assert item.responses[0] == "good"
+
+
+@pytest.mark.parametrize(
+    ("given", "subset"), [("all", "all (subset)"), ("macro", "macro (subset)"), (None, "unnamed")]
+)
+def test_subset_is_never_called_as_all_of_them_together_are(given: str | None, subset: str) -> None:
+    (item,), _ = read_rows("own", [("line 1", {**GOOD, "subset": given})], "plain")
+    assert item.subset == subset
+
+
 def test_votes_without_a_majority_and_equal_scores_are_ties() -> None:
     row = {**PUBLISHED["pandalm"][0], "annotator1": 1, "annotator2": 0, "annotator3": 2}
     (item,), _ = read_rows("pandalm", [("row 1", row)], "pandalm")

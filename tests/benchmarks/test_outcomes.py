@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +27,10 @@ from dynamicrubric.benchmarks.outcomes import (
     ndcg,
 )
 from dynamicrubric.benchmarks.run import run
+from dynamicrubric.engines.rating import Rated, RateRequest
+from dynamicrubric.evaluators.baselines import LengthEvaluator
+from dynamicrubric.evaluators.pairwise import PairwiseEvaluator
+from dynamicrubric.ratings import rating_from_masses
 from dynamicrubric.seeds import derive_seed
 
 RANDOM = np.random.default_rng(7)
@@ -140,6 +144,40 @@ def test_unscored_gold_ties_are_counted_among_those_there_are(
     mixed = [*items(4, (0, 0)), *items(3, (0, 1), id="pair", prompt_id="pair")[:1]]
     figure = rows_of(task_for([never], mixed), tmp_path / "run")["never"].figures["gold_ties_tied"]
     assert (figure.value, figure.n_scored, figure.n_total) == (None, 0, 4)
+
+
+class AlwaysA:
+    """A judge that names the first place, but for texts of quality 2: those it names wherever."""
+
+    def rate(self, requests: Sequence[RateRequest]) -> list[Rated]:
+        found = []
+        for request in requests:
+            first, second = request.messages[-1][1].split("Response A:\n")[1].split("Response B:\n")
+            says_b = "quality 2" in second and "quality 2" not in first
+            found.append(Rated(rating_from_masses([1.0 - says_b, float(says_b)])))
+        return found
+
+
+def test_flips_of_an_evaluator_that_swaps_pairs_itself_are_its_judges(
+    items: Any, task_for: Any, tmp_path: Path
+) -> None:
+    pairs = rows_of(task_for([PairwiseEvaluator(AlwaysA())], items(25)), tmp_path / "pairs")
+    row = pairs["pairwise"]
+    assert dict(row.outcomes) == {"inconsistent": 25}
+    assert (row.figures["flip_rate"].value, row.figures["accuracy"].value) == (1.0, 0.5)
+    lists = rows_of(task_for([PairwiseEvaluator(AlwaysA())], items(25, (0, 1, 2))), tmp_path / "k")
+    # The best one wins both of its comparisons in both orders; the other comparison flips.
+    assert lists["pairwise"].figures["flip_rate"].value == pytest.approx(1 / 3)
+    assert lists["pairwise"].figures["accuracy"].value == pytest.approx(2.5 / 3)
+
+
+def test_length_alone_reaches_longer_wins_whatever_blanks_stand_around_texts(
+    items: Any, task_for: Any, tmp_path: Path
+) -> None:
+    padded = items(30, responses=("longer text", "short" + "\n" * 40))
+    row = rows_of(task_for([LengthEvaluator()], padded), tmp_path / "run")["length"]
+    assert row.figures["accuracy"].value == row.figures["longer_wins"].value == 1.0
+    assert row.figures["accuracy_longer_loses"].value is None
 
 
 def test_position_alone_says_nothing_over_placements(
