@@ -23,6 +23,8 @@ from dynamicrubric.errors import UserError
 from dynamicrubric.hashing import canonical_json, hash_of
 from dynamicrubric.seeds import derive_seed
 
+MOST_SHOWN: Final = 120
+"""Characters of what a refusal says it got."""
 Places = Iterator[tuple[str, object]]
 """Each row's place in words and its value, or its `RowFault`."""
 _FIELDS: Final[dict[RowFault, str]] = {
@@ -135,7 +137,7 @@ def read_rows(
                 reason = "duplicate_row" if earlier == content else "duplicate_id"
                 raise FieldFault("id", reason, f"{item.id!r}, which {first} has")
         except FieldFault as fault:
-            refusals.append(Refusal(name, place, fault.field, fault.reason, fault.got))
+            refusals.append(Refusal(name, place, fault.field, fault.reason, fault.got[:MOST_SHOWN]))
         else:
             seen[item.id] = place, content
             items.append(item)

@@ -55,6 +55,12 @@ def test_bad_row_is_refused_with_line_and_field_and_the_others_are_items(
     assert refusal.got
 
 
+def test_refusal_shows_a_few_words_of_whatever_is_there() -> None:
+    _, (refusal,) = read_rows("own", [("line 1", {**GOOD, "ranking": [10**400, 0]})], "plain")
+    assert refusal.reason == "unknown_place"
+    assert len(refusal.got) <= 120
+
+
 def test_invalid_utf8_and_no_json_are_refused_by_line(tmp_path: Path) -> None:
     path = tmp_path / "own.jsonl"
     path.write_bytes(b'{"prompt": "\xff"}\n{"a": \n' + json.dumps(GOOD).encode() + b"\n")
