@@ -48,7 +48,10 @@ class PairwiseEvaluator:
     sees_set: bool = True
 
     def score(self, sets: Sequence[ResponseSet], seeds: Sequence[int]) -> list[ScoredSet]:
-        """Score each set, all comparisons in one call; the seeds change nothing."""
+        """Score each set, all comparisons in one call; the seeds change nothing.
+
+        Sets that are one another's reverse ask the same: it is asked, and paid, once.
+        """
         pairs = [list(combinations(dict.fromkeys(one.shown), 2)) for one in sets]
         requests = [
             RateRequest(pairwise_messages(one.prompt, *texts), A_OR_B)
@@ -56,11 +59,22 @@ class PairwiseEvaluator:
             for pair in texts_of
             for texts in (pair, pair[::-1])
         ]
-        answers = iter(self.rater.rate(requests) if requests else [])
+        answers = iter(self._rate(requests))
         return [
             _scored(one, {pair: (next(answers), next(answers)) for pair in texts_of})
             for one, texts_of in zip(sets, pairs, strict=True)
         ]
+
+    def _rate(self, requests: Sequence[RateRequest]) -> list[Rated]:
+        """Return one rating for each request; of equal ones the first has the cost."""
+        asked = list(dict.fromkeys(requests))
+        told = dict(zip(asked, self.rater.rate(asked) if asked else [], strict=True))
+        paid: set[RateRequest] = set()
+        found = []
+        for request in requests:
+            found.append(Rated(told[request].rating) if request in paid else told[request])
+            paid.add(request)
+        return found
 
 
 def outcome_of(both: Both) -> Outcome | None:

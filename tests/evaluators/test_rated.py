@@ -182,6 +182,15 @@ def test_pairwise_judge_that_always_says_a_is_inconsistent_everywhere() -> None:
     }  # fmt: skip
 
 
+def test_pairwise_asks_and_pays_once_for_a_set_and_its_reverse() -> None:
+    rater = FakeRater(better)
+    sets = [ResponseSet("a", "Hi", ("1", "2")), ResponseSet("a", "Hi", ("2", "1"))]
+    first, second = PairwiseEvaluator(rater).score(sets, [1, 1])
+    assert (values(first), values(second)) == ([0.0, 1.0], [1.0, 0.0])
+    assert len(rater.asked) == 2
+    assert (first.cost.calls, second.cost.calls) == (2, 0)
+
+
 def test_pairwise_identical_responses_tie_without_a_call() -> None:
     rater = FakeRater(better)
     (scored,) = PairwiseEvaluator(rater).score([ResponseSet("a", "Hi", ("7", "7"))], [1])
