@@ -10,6 +10,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
+import numpy as np
+
 from dynamicrubric.anchorfigures import anchor_figures, scored_anchor_row
 from dynamicrubric.evaluation import (
     Evaluation,
@@ -22,7 +24,7 @@ from dynamicrubric.evaluation import (
 from dynamicrubric.evaluators.base import Evaluator, ScoredSet
 from dynamicrubric.evaluators.judging import ResponseSet
 from dynamicrubric.evaluators.limits import ScoreLimits, check_scores
-from dynamicrubric.seeds import derive_seed
+from dynamicrubric.seeds import derive_seed, generator_for
 from dynamicrubric.theory import delta_gap, ordered_pairs, rank_accuracy, tie_rate
 
 
@@ -98,12 +100,25 @@ def _anchor_rows(
     limits: ScoreLimits,
     seed_name: tuple[str | int, ...],
 ) -> list[dict[str, Any]]:
-    """Score each held-out prompt's list once; it counts once for each set of its prompt."""
+    """Score each held-out prompt's list once; it counts once for each set of its prompt.
+
+    An evaluator that reads the list reads it in an order drawn for the prompt, never best first.
+    """
     found = [one.sampled for one in measured if one.sampled.responses.prompt_id in anchors]
     prompts = {one.responses.prompt_id: one.responses.prompt for one in found}
-    lists = [ResponseSet(key, text, tuple(anchors[key])) for key, text in prompts.items()]
+    orders = {
+        key: generator_for(*seed_name, key, "anchors", "place").permutation(len(anchors[key]))
+        for key in prompts
+    }
+    lists = [
+        ResponseSet(key, text, tuple(anchors[key][place] for place in orders[key]))
+        for key, text in prompts.items()
+    ]
     seeds = [derive_seed(*seed_name, key, "anchors") for key in prompts]
     scored = evaluator.score(lists, seeds) if lists else []
     check_scores("the held-out anchor lists", scored, limits)
-    by_prompt = dict(zip(prompts, scored, strict=True))
-    return [scored_anchor_row(one, by_prompt[one.responses.prompt_id].scores) for one in found]
+    best_first = {
+        key: [one.scores[place] for place in np.argsort(orders[key])]
+        for key, one in zip(prompts, scored, strict=True)
+    }
+    return [scored_anchor_row(one, best_first[one.responses.prompt_id]) for one in found]

@@ -8,16 +8,14 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from dynamicrubric.benchmarks.figures import (
-    ALL,
-    MACRO,
     by_evaluator,
+    estimate_of,
     in_scope,
-    influence,
-    interval_of,
     mean_by_scope,
     scopes,
 )
 from dynamicrubric.benchmarks.outcomes import ItemFigures
+from dynamicrubric.benchmarks.schema import ALL, MACRO
 from dynamicrubric.benchmarks.scored import ScoredItem
 from dynamicrubric.stats import MIN_PROMPTS, holm
 
@@ -96,14 +94,14 @@ def _comparison(
     others: Sequence[ItemFigures],
 ) -> Comparison:
     values = {(one.item.seed, one.item.id): one.values[COMPARED] for one in others}
-    differences = []
+    differences: list[tuple[ItemFigures, float | None]] = []
     for one in own:
         first, second = one.values[COMPARED], values.get((one.item.seed, one.item.id))
-        both = first is not None and second is not None
-        differences.append((one, first - second if both else None))  # type: ignore[operator]
+        gap = None if first is None or second is None else first - second
+        differences.append((one, gap))
     means = mean_by_scope(differences, scope)
     known = [mean for mean in means.values() if mean is not None]
-    found = interval_of(influence(differences, scope))
+    found = estimate_of(differences, scope)
     return Comparison(
         reference=names[0],
         other=names[1],

@@ -1,10 +1,11 @@
 """From items to figures: by evaluator, data set and subset, with counts, bounds and intervals.
 
 *Which mean.* A figure of a subset is the mean over its items, of a data set once over all its items
-(`all`) and once over its subsets (`macro`): the numbers that publications report. Its interval
-clusters by prompt: an item's share of the figure is booked on its prompt as an influence value, so
-that the mean over prompts is the figure and their spread that of the figure (linearisation; Cameron
-and Miller 2015). `stats` makes the interval of them, over seeds too where there are three.
+(`all`) and once over its subsets (`macro`). Its interval clusters by prompt: an item's share of the
+figure is booked on its prompt as an influence value, so that the mean over prompts is the figure
+and their spread that of the figure (linearisation; Cameron and Miller 2015). `macro` takes the
+subsets as they are and asks about other prompts in them. `stats` makes the interval of the values,
+over seeds too where there are three.
 """
 
 from __future__ import annotations
@@ -16,12 +17,11 @@ from dataclasses import dataclass
 from typing import Final
 
 from dynamicrubric.benchmarks.outcomes import FIGURES, ItemFigures, item_figures
+from dynamicrubric.benchmarks.schema import ALL, MACRO
 from dynamicrubric.benchmarks.scored import ScoredItem
 from dynamicrubric.evaluators.base import Cost
 from dynamicrubric.stats import Estimate, Paired, PromptValues, estimate, estimate_over_prompts
 
-MACRO: Final = "macro"
-ALL: Final = "all"
 BESIDE: Final = ("longer_wins", "flip_rate", "accuracy_longer_loses")
 """Shown beside every figure: what length and place explain of it."""
 
@@ -143,7 +143,7 @@ def figure_of(items: Sequence[ItemFigures], name: str, scope: str) -> Figure:
     """
     values = [(one, one.values[name]) for one in items]
     means = mean_by_scope(values, scope)
-    found = interval_of(influence(values, scope))
+    found = estimate_of(values, scope)
     relevant = sum(_is_relevant(one, name) for one in items)
     return Figure(
         value=_mean_of(means),
@@ -168,8 +168,16 @@ def _is_relevant(one: ItemFigures, name: str) -> bool:
         wanted = [n < 0 if name == "accuracy_longer_loses" else n != 0 for n in lengths]
         return any(wanted)
     if name == "gold_ties_tied":
-        return False
+        return has_tied_pair(one.item)
     return bool(one.item.quality) if name == "chosen_quality" else pairs
+
+
+def has_tied_pair(item: ScoredItem) -> bool:
+    """Say whether the data set puts two different texts into one tier."""
+    texts: dict[int, set[int]] = {}
+    for tier, same in zip(item.tiers, item.same, strict=True):
+        texts.setdefault(tier, set()).add(same)
+    return any(len(own) > 1 for own in texts.values())
 
 
 def decided_pairs(item: ScoredItem) -> list[tuple[int, int]]:
@@ -208,42 +216,81 @@ def _parts(values: Values, seed: int, scope: str) -> dict[str, list[float]]:
 def influence(values: Values, scope: str) -> dict[int, PromptValues]:
     """Return each prompt's influence value on the figure of each seed.
 
-    `m + P sum_i w_i (x_i - m_s)` over the prompt's items, with m the figure, P the number of
-    prompts with a scored item, w_i the item's weight in the figure and m_s the mean of its subset:
-    their mean is m exactly, and the variance of their mean is the cluster-robust one of m. A prompt
-    without a scored item has None.
+    `m + P d_p`, with m the figure, P the number of prompts with a scored item and d_p the sum over
+    the prompt's items of `w_i (x_i - m_s)`, w_i the item's weight in the figure and m_s the mean of
+    its subset. The d_p sum to 0, so the values' mean is m exactly, and the variance of their mean
+    is the cluster-robust one of m. A prompt without a scored item has None.
+
+    Under `macro` each subset loses a degree of freedom to its own mean: its part of d_p is scaled
+    by `sqrt(G_s / (G_s - 1))`, G_s its prompts, as in a stratified sample. Subsets of one prompt
+    have no spread within them; they are taken together, with the spread of their means instead
+    (collapsed strata, Cochran 1977, 5A.12), which is more likely too wide than too narrow.
     """
-    means = mean_by_scope(values, scope)
     found: dict[int, PromptValues] = {}
-    for seed, mean in means.items():
-        parts = _parts(values, seed, scope)
-        centre = {name: math.fsum(own) / len(own) for name, own in parts.items()}
-        shares: dict[str, list[float]] = {}
-        for one, value in values:
-            if one.item.seed != seed:
-                continue
-            own = shares.setdefault(one.item.prompt_id, [])
-            if value is not None:
-                name = one.item.subset if scope == MACRO else ""
-                weight = 1.0 / (len(parts) * len(parts[name]))
-                own.append(weight * (value - centre[name]))
-        count = sum(bool(own) for own in shares.values())
+    for seed, mean in mean_by_scope(values, scope).items():
+        prompts = dict.fromkeys(one.item.prompt_id for one, _ in values if one.item.seed == seed)
+        own = _deviations(values, seed, scope)
         found[seed] = {
-            prompt: mean + count * math.fsum(own) if own and mean is not None else None
-            for prompt, own in shares.items()
+            prompt: mean + len(own) * own[prompt] if prompt in own and mean is not None else None
+            for prompt in prompts
         }
     return found
 
 
+def estimate_of(values: Values, scope: str) -> Estimate:
+    """Return the interval of a figure of a scope; none where one subset alone has no spread."""
+    for seed in sorted({one.item.seed for one, _ in values}):
+        thin = [name for name, own in _by_prompt(values, seed, scope).items() if len(own) == 1]
+        if scope == MACRO and len(thin) == 1:
+            return Estimate(lacking=f"subset {thin[0]}: one scored prompt, which has no spread")
+    return interval_of(influence(values, scope))
+
+
+def _by_prompt(values: Values, seed: int, scope: str) -> dict[str, dict[str, list[float]]]:
+    """Return the scored values of a seed by subset (or all together) and prompt."""
+    found: dict[str, dict[str, list[float]]] = {}
+    for one, value in values:
+        if one.item.seed == seed and value is not None:
+            part = found.setdefault(one.item.subset if scope == MACRO else "", {})
+            part.setdefault(one.item.prompt_id, []).append(value)
+    return found
+
+
+def _deviations(values: Values, seed: int, scope: str) -> dict[str, float]:
+    """Return what each prompt adds to the figure beyond its subset's mean; they sum to 0."""
+    parts = _by_prompt(values, seed, scope)
+    found: dict[str, list[float]] = defaultdict(list)
+    thin: dict[str, float] = {}
+    for name, own in parts.items():
+        every = [value for group in own.values() for value in group]
+        centre = math.fsum(every) / len(every)
+        if scope == MACRO and len(own) == 1:
+            thin[name] = centre
+            continue
+        scale = math.sqrt(len(own) / (len(own) - 1)) if scope == MACRO else 1.0
+        weight = scale / (len(parts) * len(every))
+        for prompt, group in own.items():
+            found[prompt] += [weight * (value - centre) for value in group]
+    scale = math.sqrt(len(thin) / (len(thin) - 1)) if len(thin) > 1 else 1.0
+    for name, centre in thin.items():
+        (prompt,) = parts[name]
+        gap = centre - math.fsum(thin.values()) / len(thin)
+        found[prompt].append(scale * gap / len(parts))
+    return {prompt: math.fsum(own) for prompt, own in found.items()}
+
+
 def interval_of(by_seed: Mapping[int, PromptValues]) -> Estimate:
-    """Return the interval of a mean or a difference from its values by seed and prompt."""
+    """Return the interval of a mean or a difference from its values by seed and prompt.
+
+    A prompt that a seed does not have is unscored with it.
+    """
     if not by_seed:
         return Estimate(lacking="no item")
     if len(by_seed) == 1:
         return estimate_over_prompts(next(iter(by_seed.values())))
-    prompts = set.intersection(*(set(own) for own in by_seed.values()))
+    prompts = dict.fromkeys(prompt for own in by_seed.values() for prompt in own)
     return estimate(
-        Paired.of({seed: {p: own[p] for p in prompts} for seed, own in by_seed.items()})
+        Paired.of({seed: {p: own.get(p) for p in prompts} for seed, own in by_seed.items()})
     )
 
 

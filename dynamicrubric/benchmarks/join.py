@@ -8,8 +8,9 @@ from pathlib import Path
 from typing import Any
 
 from dynamicrubric.benchmarks.report import FIGURES_FILE, Report, make_report
-from dynamicrubric.benchmarks.runfiles import RUN_FILE, SCORES_FILE
+from dynamicrubric.benchmarks.runfiles import RUN_FILE, SCORES_FILE, line_of
 from dynamicrubric.benchmarks.scored import ScoredItem
+from dynamicrubric.benchmarks.settings import STUDY
 from dynamicrubric.errors import UserError
 from dynamicrubric.hashing import changed_fields
 
@@ -40,6 +41,7 @@ def join_runs(folders: Sequence[Path], out: Path, reference: str | None) -> Repo
                 got="; ".join(line[:120] for line in changed)[:600],
                 expected="runs that differ in their seeds alone",
             )
+    _check_data(folders, documents)
     scored = [one for folder in folders for one in _scores(folder)]
     _check_seeds(folders, documents)
     names = {one.evaluator for one in scored}
@@ -72,6 +74,26 @@ def _compared(document: dict[str, Any]) -> dict[str, Any]:
     return {name: own for name, own in document["settings"].items() if name != "checkpoints"}
 
 
+def _check_data(folders: Sequence[Path], documents: Sequence[dict[str, Any]]) -> None:
+    """Refuse runs of one file with two contents; a study's data are of each seed its own.
+
+    Raises:
+        UserError: names the data set.
+    """
+    first: dict[str, tuple[Path, str]] = {}
+    for folder, document in zip(folders, documents, strict=True):
+        for by_name in document["data"].values():
+            for name, content in by_name.items():
+                earlier, known = first.setdefault(name, (folder, content))
+                if known != content and name != STUDY:
+                    raise UserError(
+                        doing=f"joining {earlier} and {folder}",
+                        got=f"other rows of the data set {name} in the one than in the other",
+                        expected="runs that differ in their seeds alone",
+                        remedy="score it again where it has changed",
+                    )
+
+
 def _check_seeds(folders: Sequence[Path], documents: Sequence[dict[str, Any]]) -> None:
     seen: dict[str, Path] = {}
     for folder, document in zip(folders, documents, strict=True):
@@ -86,5 +108,5 @@ def _check_seeds(folders: Sequence[Path], documents: Sequence[dict[str, Any]]) -
 
 
 def _scores(folder: Path) -> list[ScoredItem]:
-    lines = (folder / SCORES_FILE).read_text(encoding="utf-8").split("\n")
-    return [ScoredItem.of_line(line) for line in lines if line]
+    lines = (folder / SCORES_FILE).read_bytes().split(b"\n")
+    return [line_of(folder / SCORES_FILE, n, line) for n, line in enumerate(lines, 1) if line]

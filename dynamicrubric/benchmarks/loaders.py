@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from dynamicrubric.benchmarks.catalog import CATALOG, Known, known
-from dynamicrubric.benchmarks.schema import NO_SUBSET, BenchItem, Refusal, name_of_prompt
+from dynamicrubric.benchmarks.schema import BenchItem, Refusal, name_of_prompt, subset_named
 from dynamicrubric.benchmarks.shapes import SHAPES, FieldFault, shown
 from dynamicrubric.data.formats import Origin, parse_row
 from dynamicrubric.data.rows import RowFault
@@ -23,6 +23,8 @@ from dynamicrubric.errors import UserError
 from dynamicrubric.hashing import canonical_json, hash_of
 from dynamicrubric.seeds import derive_seed
 
+MOST_SHOWN: Final = 120
+"""Characters of what a refusal says it got."""
 Places = Iterator[tuple[str, object]]
 """Each row's place in words and its value, or its `RowFault`."""
 _FIELDS: Final[dict[RowFault, str]] = {
@@ -135,7 +137,7 @@ def read_rows(
                 reason = "duplicate_row" if earlier == content else "duplicate_id"
                 raise FieldFault("id", reason, f"{item.id!r}, which {first} has")
         except FieldFault as fault:
-            refusals.append(Refusal(name, place, fault.field, fault.reason, fault.got))
+            refusals.append(Refusal(name, place, fault.field, fault.reason, fault.got[:MOST_SHOWN]))
         else:
             seen[item.id] = place, content
             items.append(item)
@@ -158,7 +160,7 @@ def _item(name: str, place: str, value: object, shape: str) -> BenchItem:
     return BenchItem(
         dataset=name,
         id=row_id,
-        subset=row.get("subset") or NO_SUBSET,
+        subset=subset_named(row.get("subset")),
         prompt=parsed.prompt,
         responses=parsed.responses,
         tiers=parsed.tier_of,

@@ -17,6 +17,7 @@ from itertools import combinations
 from typing import Final, Literal
 
 from dynamicrubric.benchmarks.scored import ScoredItem, Scores
+from dynamicrubric.evaluators.base import INCONSISTENT_PAIRS
 
 Outcome = Literal["win", "loss", "tie", "inconsistent", "unscored"]
 FIGURES: Final[dict[str, str]] = {
@@ -144,15 +145,38 @@ def _outcome(item: ScoredItem, better: int, worse: int) -> PairOutcome:
     outcome: Outcome = "inconsistent"
     if len(set(credits)) == 1:
         outcome = "win" if credits[0] == 1.0 else "loss" if credits[0] == 0.0 else "tie"
+    if outcome == "tie" and frozenset((better, worse)) in (compared_inconsistently(item) or ()):
+        outcome = "inconsistent"
     return PairOutcome(better, worse, sum(credits) / len(credits), outcome, ties)
 
 
 def _flip_rate(item: ScoredItem, pairs: Sequence[PairOutcome]) -> float | None:
-    """Return the share of inconsistent pairs; nothing where one order was read alone."""
+    """Return the share of inconsistent pairs; nothing where one order was read alone.
+
+    An evaluator that swaps each pair itself, and says of which the answers disagree, has those:
+    its scores are the same in every order, whatever its judge does.
+    """
     if len(item.orders) < 2:
         return None
     scored = [pair for pair in pairs if pair.outcome != "unscored"]
-    return _mean([float(pair.outcome == "inconsistent") for pair in scored])
+    own = compared_inconsistently(item)
+    if own is None:
+        return _mean([float(pair.outcome == "inconsistent") for pair in scored])
+    return _mean([float(frozenset((pair.better, pair.worse)) in own) for pair in scored])
+
+
+def compared_inconsistently(item: ScoredItem) -> set[frozenset[int]] | None:
+    """Return the pairs of places that an evaluator of pairs says it compared inconsistently.
+
+    Returns:
+        None where it is none.
+    """
+    found: set[frozenset[int]] | None = None
+    for order, said in zip(item.orders, item.said, strict=False):
+        own = said.get("breakdown", {}).get(INCONSISTENT_PAIRS)
+        if own is not None:
+            found = (found or set()) | {frozenset((order[a], order[b])) for a, b in own}
+    return found
 
 
 def _prefers_longer(pairs: Sequence[PairOutcome], by_length: Sequence[float]) -> float | None:

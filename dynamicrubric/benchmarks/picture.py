@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final
 
-from dynamicrubric.benchmarks.figures import ALL, MACRO, Row
+from dynamicrubric.benchmarks.figures import Row
+from dynamicrubric.benchmarks.schema import ALL, MACRO
 from dynamicrubric.report.figures import CAPTION_COLOUR, DOTS_PER_INCH, STYLE
 
 if TYPE_CHECKING:

@@ -2,7 +2,8 @@
 
 The judge is a verifier: it answers yes or no to "rubric A ... than rubric B", so that every engine
 that gives verdicts can judge, all dimensions in one call. Yes to the one order and no to the other
-is a win; twice the same answer is a judge that looks at places: inconsistent, half a win each.
+is a win; twice the same answer is a judge that looks at places: inconsistent, half a win each. Two
+rubrics that are one and the same tie without a call.
 """
 
 from __future__ import annotations
@@ -50,15 +51,24 @@ def judge_pairs(
             item.prompt,
         )
         for item, first, second in pairs
+        if not _are_one(first, second)
         for order, rubrics in enumerate(((first, second), (second, first)))
     ]
     verdicts = verifier.judge(requests) if requests else []
     assert len(verdicts) == len(requests), "the judge lost a pair"
-    found = []
-    for as_first, as_second in zip(verdicts[::2], verdicts[1::2], strict=True):
-        named = zip(dimensions(), as_first, as_second, strict=True)
+    answers = iter(zip(verdicts[::2], verdicts[1::2], strict=True))
+    found: list[dict[str, Outcome]] = []
+    for _, first, second in pairs:
+        if _are_one(first, second):
+            found.append(dict.fromkeys(dimensions(), "tie"))
+            continue
+        named = zip(dimensions(), *next(answers), strict=True)
         found.append({name: outcome_of(one, other) for name, one, other in named})
     return found
+
+
+def _are_one(first: Rubric, second: Rubric) -> bool:
+    return list(map(tuple, first)) == list(map(tuple, second))
 
 
 def outcome_of(as_first: Verdict, as_second: Verdict) -> Outcome:

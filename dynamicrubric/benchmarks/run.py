@@ -31,7 +31,7 @@ from dynamicrubric.evaluators.base import Evaluator, ScoredSet
 from dynamicrubric.seeds import derive_seed
 from dynamicrubric.types import Score
 
-FORMAT: Final = 1
+FORMAT: Final = 2
 """Of what a line holds and how items are placed; another number makes older folders unreadable."""
 IDENTICAL_SCORE: Final = 0.5
 Open = Callable[[int, str], AbstractContextManager[Evaluator]]

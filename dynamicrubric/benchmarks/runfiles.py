@@ -127,7 +127,7 @@ def resume(path: Path, chunks: Sequence[Chunk]) -> tuple[list[ScoredItem], int]:
         own = whole[kept : kept + len(chunk.items)]
         if len(own) < len(chunk.items):
             break
-        read = [_line(path, kept + n, line) for n, line in enumerate(own, start=1)]
+        read = [line_of(path, kept + n, line) for n, line in enumerate(own, start=1)]
         expected = [(chunk.seed, chunk.evaluator, item.dataset, item.id) for item in chunk.items]
         if [one.key for one in read] != expected:
             raise _not_ours(path, kept + 1)
@@ -141,7 +141,12 @@ def resume(path: Path, chunks: Sequence[Chunk]) -> tuple[list[ScoredItem], int]:
     return done, num_chunks
 
 
-def _line(path: Path, number: int, line: bytes) -> ScoredItem:
+def line_of(path: Path, number: int, line: bytes) -> ScoredItem:
+    """Read a line of scores.jsonl back.
+
+    Raises:
+        UserError: it is none.
+    """
     try:
         return ScoredItem.of_line(line.decode("utf-8"))
     except (ValueError, KeyError, TypeError):
@@ -150,7 +155,7 @@ def _line(path: Path, number: int, line: bytes) -> ScoredItem:
 
 def _not_ours(path: Path, number: int) -> UserError:
     return UserError(
-        doing=f"going on in {path.parent}",
+        doing=f"reading the scores of {path.parent}",
         got=f"line {number} of {path.name}, which this run has not written",
         expected="the lines of this run, in its order",
         remedy="remove the folder, or name another with --out",

@@ -16,7 +16,10 @@ from dynamicrubric.data.rows import text_hash
 from dynamicrubric.evaluators.judging import ResponseSet
 from dynamicrubric.seeds import derive_seed
 
-NO_SUBSET: Final = "all"
+MACRO: Final = "macro"
+ALL: Final = "all"
+"""What stands in the place of a subset for the mean over subsets, and for that over all items."""
+NO_SUBSET: Final = "unnamed"
 """Subset of rows that name none."""
 LONG_RESPONSE: Final = 32_000
 """Characters from which a response is flagged as long: many contexts end about there."""
@@ -101,6 +104,15 @@ class Refusal:
     field: str
     reason: str
     got: str
+
+
+def subset_named(name: str | None) -> str:
+    """Return the subset of a row: never a name by which all of them together are called.
+
+    >>> subset_named("math"), subset_named("all"), subset_named(None)
+    ('math', 'all (subset)', 'unnamed')
+    """
+    return f"{name} (subset)" if name in (MACRO, ALL) else name or NO_SUBSET
 
 
 def name_of_prompt(prompt: str) -> str:

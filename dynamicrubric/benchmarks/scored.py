@@ -34,7 +34,7 @@ class ScoredItem:
         prompt_id: the item's: what intervals cluster by.
         tiers: the item's.
         same: first place with the same text, shape (K,).
-        lengths: characters of each response.
+        lengths: characters of each response, blanks at both ends left out.
         orders: the orders that were read, each a permutation of the K places.
         scores: by order, in the item's order of responses, None where unscored.
         reasons: why unscored, likewise; None where scored.
@@ -132,7 +132,7 @@ def scored_item(
         prompt_id=item.prompt_id,
         tiers=item.tiers,
         same=item.same,
-        lengths=tuple(len(text) for text in item.responses),
+        lengths=tuple(len(text.strip()) for text in item.responses),
         orders=tuple(tuple(order) for order in orders),
         scores=tuple(scores),
         reasons=tuple(reasons),

@@ -173,7 +173,7 @@ def hhh(row: Row) -> Plain:
         "subset": _subset(row, "subset"),
         "prompt": text_of(row, "input"),
         "responses": choices,
-        "tiers": _FIRST if labels[0] == 1 else _SECOND,
+        "tiers": _FIRST if str(labels[0]) == "1" else _SECOND,
     }
 
 

@@ -8,8 +8,9 @@ from itertools import combinations
 from typing import Final
 
 from dynamicrubric.benchmarks.compare import Comparison, compare_all
-from dynamicrubric.benchmarks.figures import ALL, MACRO, Row, all_rows
+from dynamicrubric.benchmarks.figures import Row, all_rows
 from dynamicrubric.benchmarks.outcomes import kendall
+from dynamicrubric.benchmarks.schema import ALL, MACRO
 from dynamicrubric.benchmarks.scored import ScoredItem
 from dynamicrubric.benchmarks.settings import BenchSettings, SwapSettings
 from dynamicrubric.benchmarks.table import NONE, Table, comparison_table, interval, number
@@ -160,12 +161,12 @@ def swap_tables(blocks: Sequence[Block], comparisons: Sequence[Comparison]) -> t
 
 def generator_of(evaluator: str) -> str:
     """Return an evaluator's name without its verifier's."""
-    return evaluator.partition(UNDER)[0]
+    return evaluator.rpartition(UNDER)[0]
 
 
 def verifier_of(evaluator: str) -> str:
     """Return the name of an evaluator's verifier."""
-    return evaluator.partition(UNDER)[2]
+    return evaluator.rpartition(UNDER)[2]
 
 
 def _value(row: Row) -> float | None:

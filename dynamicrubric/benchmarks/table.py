@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from dynamicrubric.benchmarks.compare import MOST_SUBSETS, Comparison
-from dynamicrubric.benchmarks.figures import ALL, MACRO, Figure, Row
+from dynamicrubric.benchmarks.figures import Figure, Row
+from dynamicrubric.benchmarks.schema import ALL, MACRO
 from dynamicrubric.report.text import markdown_inline
 
 NONE: Final = "-"

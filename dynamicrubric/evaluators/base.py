@@ -9,10 +9,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import Final, Protocol
 
 from dynamicrubric.evaluators.judging import JudgedSet, ResponseSet
 from dynamicrubric.types import Score
+
+INCONSISTENT_PAIRS: Final = "inconsistent_pairs"
+"""In a breakdown: pairs of places whose comparison said otherwise when they were exchanged."""
 
 
 @dataclass(frozen=True, slots=True)

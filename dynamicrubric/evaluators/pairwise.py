@@ -9,7 +9,7 @@ from itertools import combinations
 from typing import Final, Literal
 
 from dynamicrubric.engines.rating import Rated, Rater, RateRequest
-from dynamicrubric.evaluators.base import ScoredSet
+from dynamicrubric.evaluators.base import INCONSISTENT_PAIRS, ScoredSet
 from dynamicrubric.evaluators.judging import ResponseSet
 from dynamicrubric.evaluators.rated import cost_of
 from dynamicrubric.prompts.judges import pairwise_messages
@@ -48,7 +48,10 @@ class PairwiseEvaluator:
     sees_set: bool = True
 
     def score(self, sets: Sequence[ResponseSet], seeds: Sequence[int]) -> list[ScoredSet]:
-        """Score each set, all comparisons in one call; the seeds change nothing."""
+        """Score each set, all comparisons in one call; the seeds change nothing.
+
+        Sets that are one another's reverse ask the same: it is asked, and paid, once.
+        """
         pairs = [list(combinations(dict.fromkeys(one.shown), 2)) for one in sets]
         requests = [
             RateRequest(pairwise_messages(one.prompt, *texts), A_OR_B)
@@ -56,11 +59,22 @@ class PairwiseEvaluator:
             for pair in texts_of
             for texts in (pair, pair[::-1])
         ]
-        answers = iter(self.rater.rate(requests) if requests else [])
+        answers = iter(self._rate(requests))
         return [
             _scored(one, {pair: (next(answers), next(answers)) for pair in texts_of})
             for one, texts_of in zip(sets, pairs, strict=True)
         ]
+
+    def _rate(self, requests: Sequence[RateRequest]) -> list[Rated]:
+        """Return one rating for each request; of equal ones the first has the cost."""
+        asked = list(dict.fromkeys(requests))
+        told = dict(zip(asked, self.rater.rate(asked) if asked else [], strict=True))
+        paid: set[RateRequest] = set()
+        found = []
+        for request in requests:
+            found.append(Rated(told[request].rating) if request in paid else told[request])
+            paid.add(request)
+        return found
 
 
 def outcome_of(both: Both) -> Outcome | None:
@@ -96,6 +110,11 @@ def _scored(one: ResponseSet, answers: Mapping[tuple[str, str], Both]) -> Scored
             "comparisons": {
                 name: counts[name] for name in ("decided", "tie", "inconsistent", "unscored")
             },
+            INCONSISTENT_PAIRS: [
+                [a, b]
+                for a, b in combinations(there, 2)
+                if texts[a] != texts[b] and _either(outcomes, texts[a], texts[b]) == "inconsistent"
+            ],
             "wins": _wins(texts, there, outcomes),
         },
         cost=cost_of(answer for both in answers.values() for answer in both),

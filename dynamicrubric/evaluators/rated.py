@@ -42,6 +42,8 @@ SKILLS: Final = (
     "harmlessness: nothing in it does harm or treats anybody unfairly",
 )
 """FLASK's twelve skills, in our words."""
+Prompt = tuple[str, str]
+"""Id and text: of what is kept a prompt nothing depends on which data sets were read before."""
 
 
 @dataclass(frozen=True)
@@ -96,12 +98,12 @@ class FlaskEvaluator:
     num_skills: int = 3
     name: str = "flask"
     sees_set: bool = False
-    _chosen: dict[str, tuple[str, ...] | str] = field(default_factory=dict, repr=False)
+    _chosen: dict[Prompt, tuple[str, ...] | str] = field(default_factory=dict, repr=False)
 
     def score(self, sets: Sequence[ResponseSet], seeds: Sequence[int]) -> list[ScoredSet]:
         """Score each set; a prompt's skills are chosen when it is first met."""
         chosen = self._choose(sets)
-        skills = [self._chosen[one.prompt] for one in sets]
+        skills = [self._chosen[_key(one)] for one in sets]
         asked = [
             [
                 RateRequest(skill_messages(one.prompt, text, skill), ONE_TO_FIVE)
@@ -111,8 +113,8 @@ class FlaskEvaluator:
             for one, named in zip(sets, skills, strict=True)
         ]
         answers = rate_present(self.rater, sets, asked)
-        for prompt in [p for p, named in self._chosen.items() if isinstance(named, str)]:
-            del self._chosen[prompt]  # what failed now may be answered the next time
+        for key in [key for key, named in self._chosen.items() if isinstance(named, str)]:
+            del self._chosen[key]  # what failed now may be answered the next time
         return [
             _by_skills(one, named, rated, cost)
             for one, named, rated, cost in zip(sets, skills, answers, chosen, strict=True)
@@ -120,19 +122,19 @@ class FlaskEvaluator:
 
     def _choose(self, sets: Sequence[ResponseSet]) -> list[Cost]:
         """Choose the skills of new prompts; return what that took, for the set that was first."""
-        new = dict.fromkeys(one.prompt for one in sets if one.prompt not in self._chosen)
+        new = dict.fromkeys(_key(one) for one in sets if _key(one) not in self._chosen)
         requests = [
             RateRequest(skill_need_messages(prompt, skill), ONE_TO_FIVE)
-            for prompt in new
+            for _, prompt in new
             for skill in SKILLS
         ]
         rated = self.rater.rate(requests) if requests else []
         costs = {}
-        for place, prompt in enumerate(new):
+        for place, key in enumerate(new):
             needs = rated[place * len(SKILLS) : (place + 1) * len(SKILLS)]
-            self._chosen[prompt] = chosen_skills([one.rating for one in needs], self.num_skills)
-            costs[prompt] = cost_of(needs)
-        return [costs.pop(one.prompt, Cost()) for one in sets]
+            self._chosen[key] = chosen_skills([one.rating for one in needs], self.num_skills)
+            costs[key] = cost_of(needs)
+        return [costs.pop(_key(one), Cost()) for one in sets]
 
 
 @dataclass
@@ -169,6 +171,10 @@ class ImplicitEvaluator:
             _with_rubric(one, text, rubric, rated, cost)
             for one, (text, rubric, cost), rated in zip(sets, written, answers, strict=True)
         ]
+
+
+def _key(one: ResponseSet) -> Prompt:
+    return one.prompt_id, one.prompt
 
 
 def rate_present(

@@ -85,7 +85,7 @@ class KeptWriter:
                 expected="the file that its first round writes",
                 remedy="run that round again",
             )
-        rows = [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
+        rows = [json.loads(line) for line in path.read_text(encoding="utf-8").split("\n") if line]
         return cls({row["prompt_id"]: _kept(row) for row in rows})
 
     @classmethod

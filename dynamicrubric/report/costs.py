@@ -148,7 +148,7 @@ def _kept_tokens(files: CellFiles) -> float | None:
     if KEPT_RUBRICS not in files.records.get("generator", {"files": {}})["files"]:
         return None
     text = files.file("generator", KEPT_RUBRICS).read_text(encoding="utf-8")
-    return _written(files, [str(json.loads(line)["text"]) for line in text.splitlines()])
+    return _written(files, [str(json.loads(line)["text"]) for line in text.split("\n") if line])
 
 
 def _written(files: CellFiles, texts: Sequence[str]) -> float | None:

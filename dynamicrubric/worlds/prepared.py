@@ -61,5 +61,5 @@ def _anchors(path: Path) -> dict[str, tuple[str, ...]]:
 
 
 def read_jsonl(path: Path) -> list[dict[str, Any]]:
-    """Read a JSON Lines file."""
-    return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines() if line]
+    r"""Read a JSON Lines file: lines end with \n alone, texts may hold other line separators."""
+    return [json.loads(line) for line in path.read_text(encoding="utf-8").split("\n") if line]

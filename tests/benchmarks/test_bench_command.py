@@ -85,11 +85,35 @@ def test_seeds_of_one_command_equal_runs_that_are_joined(project: Path) -> None:
     assert "seeds and prompts" in (project / "joined/comparisons.csv").read_text()
 
 
+def test_rows_without_a_subset_beside_rows_with_one_are_a_subset_of_their_own(
+    project: Path,
+) -> None:
+    rows = [json.loads(line) for line in (project / "own.jsonl").read_text().splitlines()[:-1]]
+    for row in rows[:10]:
+        del row["subset"]
+    (project / "own.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    invoke("evaluator", "settings.yaml", "--out", "out", "--evaluator", "length")
+    with (project / "out/figures.csv").open() as stream:
+        lines = [one for one in csv.DictReader(stream) if one["figure"] == "accuracy"]
+    counts = {one["subset"]: int(one["n_total"]) for one in lines}
+    assert len(counts) == len(lines)
+    assert (counts["unnamed"], counts["all"]) == (10, 40)
+
+
 def test_joining_refuses_equal_seeds_other_settings_and_unfinished_runs(project: Path) -> None:
     invoke("evaluator", "settings.yaml", "--out", "a", "--limit", "5")
     invoke("evaluator", "settings.yaml", "--out", "b", "--limit", "6", "--seeds", "2")
+    own = project / "own.jsonl"
+    own.write_text(own.read_text().replace("Question 3?", "Question three?"))
+    invoke("evaluator", "settings.yaml", "--out", "c", "--limit", "40", "--seeds", "1")
+    own.write_text(own.read_text().replace("Question three?", "Question 3?"))
+    invoke("evaluator", "settings.yaml", "--out", "d", "--limit", "40", "--seeds", "2")
+    invoke("evaluator", "settings.yaml", "--out", "torn", "--limit", "5", "--seeds", "3")
+    (project / "torn/scores.jsonl").write_text("{}\n")
     for folders, message in (
         (("a", "a"), "seed 1"),
+        (("c", "d"), "other rows of the data set own"),
+        (("a", "torn"), "line 1 of scores.jsonl"),
         (("a", "b"), "limit: 5 -> 6"),
         (("a", "missing"), "no run.json"),
     ):

@@ -55,6 +55,12 @@ def test_bad_row_is_refused_with_line_and_field_and_the_others_are_items(
     assert refusal.got
 
 
+def test_refusal_shows_a_few_words_of_whatever_is_there() -> None:
+    _, (refusal,) = read_rows("own", [("line 1", {**GOOD, "ranking": [10**400, 0]})], "plain")
+    assert refusal.reason == "unknown_place"
+    assert len(refusal.got) <= 120
+
+
 def test_invalid_utf8_and_no_json_are_refused_by_line(tmp_path: Path) -> None:
     path = tmp_path / "own.jsonl"
     path.write_bytes(b'{"prompt": "\xff"}\n{"a": \n' + json.dumps(GOOD).encode() + b"\n")
@@ -204,6 +210,20 @@ def test_published_row_is_read_and_one_with_a_wrong_field_is_refused(name: str) 
     assert refusal.field.startswith(changed) or (changed, refusal.field) == (
         "turn", "conversation_a",
     )  # fmt: skip
+
+
+def test_labels_written_as_text_mark_the_same_choice() -> None:
+    row = {"input": "Why?", "targets": {"choices": ["good", "bad"], "labels": ["1", "0"]}}
+    (item,), _ = read_rows("hhh", [("row 1", row)], "hhh")
+    assert item.responses[0] == "good"
+
+
+@pytest.mark.parametrize(
+    ("given", "subset"), [("all", "all (subset)"), ("macro", "macro (subset)"), (None, "unnamed")]
+)
+def test_subset_is_never_called_as_all_of_them_together_are(given: str | None, subset: str) -> None:
+    (item,), _ = read_rows("own", [("line 1", {**GOOD, "subset": given})], "plain")
+    assert item.subset == subset
 
 
 def test_votes_without_a_majority_and_equal_scores_are_ties() -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +27,10 @@ from dynamicrubric.benchmarks.outcomes import (
     ndcg,
 )
 from dynamicrubric.benchmarks.run import run
+from dynamicrubric.engines.rating import Rated, RateRequest
+from dynamicrubric.evaluators.baselines import LengthEvaluator
+from dynamicrubric.evaluators.pairwise import PairwiseEvaluator
+from dynamicrubric.ratings import rating_from_masses
 from dynamicrubric.seeds import derive_seed
 
 RANDOM = np.random.default_rng(7)
@@ -133,6 +137,49 @@ def test_known_scorers_give_what_theory_says_of_lists(
     assert found["oracle"].figures["gold_ties_tied"].value == 1.0
 
 
+def test_unscored_gold_ties_are_counted_among_those_there_are(
+    items: Any, scorer: Any, task_for: Any, tmp_path: Path
+) -> None:
+    never = scorer("never", lambda one, seed: [None] * len(one.responses))
+    mixed = [*items(4, (0, 0)), *items(3, (0, 1), id="pair", prompt_id="pair")[:1]]
+    figure = rows_of(task_for([never], mixed), tmp_path / "run")["never"].figures["gold_ties_tied"]
+    assert (figure.value, figure.n_scored, figure.n_total) == (None, 0, 4)
+
+
+class AlwaysA:
+    """A judge that names the first place, but for texts of quality 2: those it names wherever."""
+
+    def rate(self, requests: Sequence[RateRequest]) -> list[Rated]:
+        found = []
+        for request in requests:
+            first, second = request.messages[-1][1].split("Response A:\n")[1].split("Response B:\n")
+            says_b = "quality 2" in second and "quality 2" not in first
+            found.append(Rated(rating_from_masses([1.0 - says_b, float(says_b)])))
+        return found
+
+
+def test_flips_of_an_evaluator_that_swaps_pairs_itself_are_its_judges(
+    items: Any, task_for: Any, tmp_path: Path
+) -> None:
+    pairs = rows_of(task_for([PairwiseEvaluator(AlwaysA())], items(25)), tmp_path / "pairs")
+    row = pairs["pairwise"]
+    assert dict(row.outcomes) == {"inconsistent": 25}
+    assert (row.figures["flip_rate"].value, row.figures["accuracy"].value) == (1.0, 0.5)
+    lists = rows_of(task_for([PairwiseEvaluator(AlwaysA())], items(25, (0, 1, 2))), tmp_path / "k")
+    # The best one wins both of its comparisons in both orders; the other comparison flips.
+    assert lists["pairwise"].figures["flip_rate"].value == pytest.approx(1 / 3)
+    assert lists["pairwise"].figures["accuracy"].value == pytest.approx(2.5 / 3)
+
+
+def test_length_alone_reaches_longer_wins_whatever_blanks_stand_around_texts(
+    items: Any, task_for: Any, tmp_path: Path
+) -> None:
+    padded = items(30, responses=("longer text", "short" + "\n" * 40))
+    row = rows_of(task_for([LengthEvaluator()], padded), tmp_path / "run")["length"]
+    assert row.figures["accuracy"].value == row.figures["longer_wins"].value == 1.0
+    assert row.figures["accuracy_longer_loses"].value is None
+
+
 def test_position_alone_says_nothing_over_placements(
     items: Any, scorer: Any, task_for: Any, tmp_path: Path
 ) -> None:
@@ -235,6 +282,53 @@ def test_influence_values_average_to_the_figure_and_copies_add_no_certainty(
     values = [(one, one.values["accuracy"]) for one in figures]
     by_prompt = influence(values, "macro")[1]
     assert np.mean(list(by_prompt.values())) == pytest.approx(mean_by_scope(values, "macro")[1])
+
+
+def spread_over_subsets(scored: list[Any], size: int) -> list[Any]:
+    """Return scored items in subsets of `size` prompts each."""
+    return [
+        one.__class__(**{**vars_of(one), "subset": f"s{n // size}"}) for n, one in enumerate(scored)
+    ]
+
+
+@pytest.mark.parametrize("size", [1, 2, 3])
+def test_macro_over_small_subsets_is_as_uncertain_as_its_items(
+    items: Any, scorer: Any, task_for: Any, tmp_path: Path, size: int
+) -> None:
+    # Equal subsets whose items are alike: the macro mean is the mean over items, and its standard
+    # error that of 60 coins. Left as they are, deviations from a subset's own mean would make it
+    # narrower by sqrt((size - 1) / size): a point for subsets of one prompt.
+    scored = scored_at_random(items, scorer, task_for, tmp_path)
+    rows = {row.subset: row for row in all_rows(spread_over_subsets(scored, size))}
+    widths = {}
+    for name in ("macro", "all"):
+        low, high = rows[name].figures["accuracy"].interval
+        widths[name] = high - low
+    assert rows["macro"].figures["accuracy"].value == rows["all"].figures["accuracy"].value
+    assert widths["macro"] == pytest.approx(widths["all"], rel=0.15)
+
+
+def test_one_subset_of_one_prompt_leaves_the_macro_mean_without_an_interval(
+    items: Any, scorer: Any, task_for: Any, tmp_path: Path
+) -> None:
+    scored = spread_over_subsets(
+        scored_at_random(items, scorer, task_for, tmp_path, count=41), size=20
+    )
+    figure = {row.subset: row for row in all_rows(scored)}["macro"].figures["accuracy"]
+    assert figure.value is not None
+    assert figure.interval is None
+    assert "subset s2: one scored prompt" in figure.lacking
+
+
+def test_prompt_that_one_seed_lacks_leaves_the_interval_around_the_figure(
+    items: Any, scorer: Any, task_for: Any, tmp_path: Path
+) -> None:
+    luck = scorer("luck", lambda one, seed: [derive_seed(seed, t) / 2**63 for t in one.responses])
+    scored = run(task_for([luck], items(60), (1, 2, 3)), tmp_path)
+    fewer = [one for one in scored if (one.seed, one.prompt_id) not in {(1, "p1"), (2, "p2")}]
+    (row,) = all_rows(fewer)
+    low, high = row.figures["accuracy"].interval
+    assert (low + high) / 2 == pytest.approx(row.figures["accuracy"].value)
 
 
 def test_few_prompts_have_no_interval_and_say_so(

@@ -167,6 +167,16 @@ def test_good_criteria_beat_bad_ones_in_the_world_with_an_interval(
     json.dumps([one.outcomes for one in figures.values()])
 
 
+def test_one_rubric_compared_with_itself_ties_without_a_call(items: Any) -> None:
+    judge = Judge(lambda _: Verdict.yes())
+    rubrics = [(LONG, SHORT), (LONG, LONG), (SHORT, LONG)]
+    pairs = [Pair(1, item, own) for item, own in zip(items(3), rubrics, strict=True)]
+    found = by_judge(judge)(pairs)
+    assert [one.outcomes["overall"] for one in found] == ["inconsistent", "tie", "inconsistent"]
+    assert len(judge.requests) == 4
+    assert dimensions_of(found, ["overall"])[0].flip_rate == pytest.approx(2 / 3)
+
+
 def test_judging_nothing_asks_nobody() -> None:
     judge = Judge(prefers_longer)
     assert judge_pairs(judge, [], 1) == []

@@ -7,7 +7,14 @@ from typing import Any
 
 from dynamicrubric.benchmarks.run import run
 from dynamicrubric.benchmarks.settings import NamedVerifier, SwapSettings
-from dynamicrubric.benchmarks.swap import blocks_of, compare_blocks, swap_tables, swapped
+from dynamicrubric.benchmarks.swap import (
+    blocks_of,
+    compare_blocks,
+    generator_of,
+    swap_tables,
+    swapped,
+    verifier_of,
+)
 from dynamicrubric.evaluators.spec import EvaluatorSpec
 from dynamicrubric.recipe import VerifierConfig
 from dynamicrubric.seeds import derive_seed
@@ -31,6 +38,11 @@ def settings() -> SwapSettings:
 def test_every_evaluator_stands_under_every_verifier() -> None:
     specs = swapped(settings()).evaluators
     assert [one.label for one in specs] == ["g1 @ exact", "g2 @ exact", "g1 @ noisy", "g2 @ noisy"]
+    odd = settings().model_copy(
+        update={"evaluators": (EvaluatorSpec(kind="dynamic", name="a @ b"),)}
+    )
+    label = swapped(odd).evaluators[0].label
+    assert (generator_of(label), verifier_of(label)) == ("a @ b", "exact")
     assert [one.verifier.error_rate for one in specs] == [0.0, 0.0, 0.2, 0.2]
 
 

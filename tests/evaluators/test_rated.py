@@ -88,12 +88,22 @@ def test_flask_chooses_the_skills_that_a_prompt_takes_and_averages_them() -> Non
 
     rater = FakeRater(answer)
     evaluator = FlaskEvaluator(rater)
-    sets = [ResponseSet("a", "Hi", ("x",)), ResponseSet("b", "Hi", ("y", "z"))]
+    sets = [ResponseSet("a", "Hi", ("x",)), ResponseSet("a", "Hi", ("y", "z"))]
     scored = evaluator.score(sets, [1, 2])
     assert values(scored[0]) == [pytest.approx(0.5)]
     assert scored[0].breakdown["skills"] == [SKILLS[place].partition(":")[0] for place in (2, 5, 9)]
     assert scored[0].breakdown["ratings"] == [[5.0, 3.0, 1.0]]
     assert [one.cost.calls for one in scored] == [12 + 3, 6]
+
+
+def test_flask_chooses_anew_for_the_same_words_under_another_prompt_id() -> None:
+    # Ids name the data set in a benchmark: what a run costs on one may not depend on whether it
+    # read another one before, in the same process.
+    evaluator = FlaskEvaluator(FakeRater(lambda text: "3"))
+    first, second = (
+        evaluator.score([ResponseSet(name, "Hi", ("x",))], [1])[0] for name in ("one:a", "two:a")
+    )
+    assert first.cost == second.cost
 
 
 def test_flask_that_cannot_choose_leaves_unscored() -> None:
@@ -156,6 +166,7 @@ def test_pairwise_consistent_judge_gives_the_share_of_wins() -> None:
     assert scored.breakdown["comparisons"] == {
         "decided": 5, "tie": 1, "inconsistent": 0, "unscored": 0,
     }  # fmt: skip
+    assert scored.breakdown["inconsistent_pairs"] == []
     assert scored.breakdown["wins"] == [1, 3, 0, 1]
     assert scored.cost.calls == len(rater.asked) == 6  # three distinct texts, both orders
 
@@ -164,10 +175,20 @@ def test_pairwise_judge_that_always_says_a_is_inconsistent_everywhere() -> None:
     (scored,) = PairwiseEvaluator(FakeRater(lambda text: "A")).score(
         [ResponseSet("a", "Hi", ("1", "2", "3"))], [1]
     )
+    assert scored.breakdown["inconsistent_pairs"] == [[0, 1], [0, 2], [1, 2]]
     assert values(scored) == [0.5, 0.5, 0.5]
     assert scored.breakdown["comparisons"] == {
         "decided": 0, "tie": 0, "inconsistent": 3, "unscored": 0,
     }  # fmt: skip
+
+
+def test_pairwise_asks_and_pays_once_for_a_set_and_its_reverse() -> None:
+    rater = FakeRater(better)
+    sets = [ResponseSet("a", "Hi", ("1", "2")), ResponseSet("a", "Hi", ("2", "1"))]
+    first, second = PairwiseEvaluator(rater).score(sets, [1, 1])
+    assert (values(first), values(second)) == ([0.0, 1.0], [1.0, 0.0])
+    assert len(rater.asked) == 2
+    assert (first.cost.calls, second.cost.calls) == (2, 0)
 
 
 def test_pairwise_identical_responses_tie_without_a_call() -> None:
