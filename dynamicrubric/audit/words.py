@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import Final
 
 from dynamicrubric.audit.falsifier import OBJECTIVES
-from dynamicrubric.audit.findings import SURE, Audit, BoundFigures, EndFigures
+from dynamicrubric.audit.findings import SURE, Audit, BoundFigures, Chance, EndFigures
 from dynamicrubric.audit.ranks import Pooled
 from dynamicrubric.metrics import GAP_PAIRS
 from dynamicrubric.report.evidence import Grid
@@ -62,9 +62,16 @@ def _one_beta(audit: Audit) -> str:
         f"{number(found.largest.largest, 3)} ({share(off)} less): {says}. "
         f"On average the best is {number(found.mean.beta, 3)}{_within(mean)}, with a mean slack of "
         f"{number(found.mean.mean, 3)} ({share(_less(found.mean.mean, found.without.mean))} less). "
-        "A fitted beta always takes something off: with J_anchor dealt anew among the generators of each policy "
-        f"{share(chance.largest_off)} and {share(chance.mean_off)} on average, and as much as here "
-        f"in {share(chance.largest_as_much)} and {share(chance.mean_as_much)} of deals."
+        f"{_by_chance(chance)}"
+    )
+
+
+def _by_chance(chance: Chance) -> str:
+    return (
+        "A fitted beta always takes something off: with J_anchor dealt anew among the generators "
+        f"of each policy {share(chance.largest_off)} and {share(chance.mean_off)} on average, and "
+        f"as much as here in {share(chance.largest_as_much)} and {share(chance.mean_as_much)} "
+        "of deals."
     )
 
 
