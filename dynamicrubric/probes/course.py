@@ -187,18 +187,10 @@ class Course:
 
 
 def distinct(
-    by_reference: Mapping[Reference, Mapping[int, Sequence[CourseRow]]],
+    by_reference: Mapping[Reference, Mapping[int, Sequence[CourseRow]]], round_number: int
 ) -> dict[Reference, Mapping[int, Sequence[CourseRow]]]:
-    """Leave out `start` where it is the round before: in round 1 the two are one comparison."""
-    start, before = by_reference.get("start"), by_reference.get("before")
-    same = (
-        start is not None
-        and before is not None
-        and all(
-            [replace(row, reference="before") for row in own] == list(before.get(seed, ()))
-            for seed, own in start.items()
-        )
-    )
+    """Leave out `start` in round 1, where it is the round before: the two are one comparison."""
+    same = round_number == 1 and "before" in by_reference
     return {name: rows for name, rows in by_reference.items() if name != "start" or not same}
 
 
