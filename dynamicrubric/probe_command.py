@@ -18,7 +18,7 @@ from rich.text import Text
 
 from dynamicrubric.config import Config, load_config
 from dynamicrubric.errors import UserError
-from dynamicrubric.plan import Plan, load_plan
+from dynamicrubric.plan import CellRecipe, Plan, load_plan
 from dynamicrubric.probes.names import check_names
 from dynamicrubric.probes.planned import ProbedCell, probed
 
@@ -224,9 +224,9 @@ def _show(
     if not console.is_terminal:
         console = Console(width=PIPE_COLUMNS)
     for one in cells:
-        key, seed = one.cell.key, one.cell.recipe.seed
-        figures = attack_figures({seed: [attack_row(key, row) for row in rows[key]]})
-        told = _courses(seed, courses[key])
+        key, recipe = one.cell.key, one.cell.recipe
+        figures = attack_figures({recipe.seed: [attack_row(key, row) for row in rows[key]]})
+        told = _courses(recipe, courses[key])
         if as_json:
             document.append(
                 {"cell": key, "attacks": figure_rows(figures), "course": list(map(_values, told))}
@@ -241,16 +241,16 @@ def _show(
         print(json.dumps(document, indent=2, allow_nan=False))
 
 
-def _courses(seed: int, rows: Sequence[CourseRow]) -> list[Course]:
+def _courses(recipe: CellRecipe, rows: Sequence[CourseRow]) -> list[Course]:
     from dynamicrubric.probes.course import courses_of, distinct
     from dynamicrubric.probes.names import REFERENCES
 
     by_reference = {
-        name: {seed: own}
+        name: {recipe.seed: own}
         for name in REFERENCES
         if (own := [row for row in rows if row.reference == name])
     }
-    return courses_of(distinct(by_reference))
+    return courses_of(distinct(by_reference, recipe.round))
 
 
 def _sentence(key: str, course: Course) -> str:

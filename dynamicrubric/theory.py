@@ -157,8 +157,8 @@ class Decomposition:
         delta_gap: mean score gap over the ordered pairs, in [-1, 1].
         r_disc: discriminability, in [0, 1/4].
         r_dir: misdirected mass `sum_m u_m B_m`, in [0, 1].
-        r_cov: coverage residual `c_K R_disc - sum_m u_m (A_m + B_m)`; 0 when every pair is ordered,
-            else of either sign.
+        r_cov: coverage residual `c_K R_disc - sum_m u_m (A_m + B_m)`; 0 when P is uniform and every
+            pair is ordered, else of either sign.
         c_k: `2K / (K - 1)`.
     """
 

@@ -14,8 +14,9 @@ A beta that is best in some sense solves a linear programme, which is exact.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -122,6 +123,92 @@ def within_slope(points: Points) -> float | None:
     anchor, left = _centred(points.anchor, points), _centred(-points.residual, points)
     spread = float(anchor @ anchor)
     return float(anchor @ left) / spread if spread > 0.0 else None
+
+
+@dataclass(frozen=True, eq=False)
+class Fits:
+    """The best betas of many versions of the same generators: resampled, or dealt anew.
+
+    Attributes:
+        largest_beta: beta of the least largest slack, shape (R,).
+        mean_beta: of the least mean slack.
+        largest_off: share of the largest slack at beta = 0 that it takes off; 0 without slack.
+        mean_off: likewise of the mean slack.
+    """
+
+    largest_beta: FloatArray
+    mean_beta: FloatArray
+    largest_off: FloatArray
+    mean_off: FloatArray
+
+
+def fits(anchor: FloatArray, residual: FloatArray, offset: NDArray[np.intp]) -> Fits:
+    """Return the best betas of many versions at once; the least beta where several are best.
+
+    Slack is convex in beta, so bisection on its slope finds what `least_largest` and `least_mean`
+    solve for.
+
+    Args:
+        anchor: J_anchor, shape (R, N).
+        residual: eta_res, likewise.
+        offset: shape (N,).
+    """
+    places = [np.flatnonzero(offset == number) for number in range(int(offset.max()) + 1)]
+    found = []
+    for slope, slack in ((_largest_slope, _largest), (_mean_slope, _mean)):
+        low, high = np.zeros(len(anchor)), np.full(len(anchor), _MOST)
+        for _ in range(_HALVINGS):
+            middle = (low + high) / 2.0
+            rises = slope(anchor, -residual - middle[:, None] * anchor, places) >= 0.0
+            low, high = np.where(rises, low, middle), np.where(rises, middle, high)
+        high = np.where(high <= _MOST * 0.5**_HALVINGS, 0.0, high)
+        none = slack(-residual, places)
+        least = slack(-residual - high[:, None] * anchor, places)
+        with np.errstate(invalid="ignore", divide="ignore"):
+            off = np.where(none > 0.0, 1.0 - least / none, 0.0)
+        found += [high, np.maximum(off, 0.0)]
+    return Fits(found[0], found[2], found[1], found[3])
+
+
+_MOST: Final = 1024.0
+_HALVINGS: Final = 48
+"""Betas are exact to 4e-12."""
+_Places = Sequence[NDArray[np.intp]]
+
+
+def _ends(
+    anchor: FloatArray, left: FloatArray, places: _Places
+) -> Iterator[tuple[FloatArray, ...]]:
+    """Return for each offset the slack of its largest, and J_anchor of its least and largest."""
+    rows = np.arange(len(anchor))
+    for own in places:
+        least, most = own[left[:, own].argmin(axis=1)], own[left[:, own].argmax(axis=1)]
+        yield left[rows, most] - left[rows, least], anchor[rows, least], anchor[rows, most]
+
+
+def _largest(left: FloatArray, places: _Places) -> FloatArray:
+    found: FloatArray = np.max([np.ptp(left[:, own], axis=1) for own in places], axis=0)
+    return found
+
+
+def _largest_slope(anchor: FloatArray, left: FloatArray, places: _Places) -> FloatArray:
+    widths, least, most = (np.array(one) for one in zip(*_ends(anchor, left, places), strict=True))
+    widest = widths.argmax(axis=0)[None, :]
+    found: FloatArray = np.take_along_axis(least - most, widest, axis=0)[0]
+    return found
+
+
+def _mean(left: FloatArray, places: _Places) -> FloatArray:
+    lowest = sum(len(own) * left[:, own].min(axis=1) for own in places)
+    found: FloatArray = left.mean(axis=1) - lowest / left.shape[1]
+    return found
+
+
+def _mean_slope(anchor: FloatArray, left: FloatArray, places: _Places) -> FloatArray:
+    ends = zip(_ends(anchor, left, places), places, strict=True)
+    lowest = sum(len(own) * least for (_, least, _), own in ends)
+    found: FloatArray = lowest / anchor.shape[1] - anchor.mean(axis=1)
+    return found
 
 
 def _centred(values: FloatArray, points: Points) -> FloatArray:

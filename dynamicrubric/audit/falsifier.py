@@ -2,8 +2,9 @@
 
 What is trained is `J_disc + lambda J_anchor` with lambda = 1; what is wanted is Delta_gap. A pair
 of generators of one policy *contradicts* the objective if it rises from one to the other and
-Delta_gap falls. A change is *sure* if the interval of its mean over prompts, paired by prompt,
-leaves out 0.
+Delta_gap falls. Changes are means over the prompts for which both have figures, so that no rubric
+that one of them failed to write makes it look better; a change is *sure* if its interval leaves
+out 0.
 
 The objective is looked at twice: as the paper writes it, a sum of the rewards, which R_anchor's
 scale decides nearly alone; and as it is trained, each reward in units of how far it spreads within
@@ -20,8 +21,8 @@ from typing import Final, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from dynamicrubric.audit.ranks import Pooled, figures_of, pooled
-from dynamicrubric.audit.read import Group
+from dynamicrubric.audit.ranks import Pooled, pooled
+from dynamicrubric.audit.read import Group, weighted_means
 from dynamicrubric.stats import prompt_intervals
 
 FloatArray = NDArray[np.float64]
@@ -57,7 +58,8 @@ def count_pairs(groups: Sequence[Group], objective: Objective) -> Counted:
     pairs = against = sure = sure_against = 0
     for group in own:
         rises, falls = _changes(group, objective)
-        differs, contrary = rises.sign * falls.sign != 0, rises.sign * falls.sign < 0
+        contrary = rises.sign * falls.sign < 0
+        differs = contrary | (rises.sign * falls.sign > 0)
         both = rises.sure & falls.sure
         pairs, against = pairs + int(differs.sum()), against + int(contrary.sum())
         sure, sure_against = sure + int(both.sum()), sure_against + int((both & contrary).sum())
@@ -75,16 +77,24 @@ def weights_of(group: Group, objective: Objective) -> tuple[float, float] | None
 
 def share_against(group: Group, shares: FloatArray | None, *, objective: Objective) -> FloatArray:
     """Return the share of pairs that contradict the objective (`ranks.Statistic`)."""
+    if shares is None:
+        shares = np.full((1, len(group.prompts)), 1.0 / len(group.prompts))
+    trained, gap = (weighted_means(own, shares) for own in _differences(group, objective))
+    products = trained * gap
+    with np.errstate(invalid="ignore", divide="ignore"):
+        against, along = (products < 0).sum(axis=1), (products > 0).sum(axis=1)
+        found: FloatArray = against / (against + along)
+    return found
+
+
+def _differences(group: Group, objective: Objective) -> tuple[FloatArray, FloatArray]:
+    """Return by prompt how the objective and the gap differ in each pair, shape (pairs, P)."""
     weights = weights_of(group, objective)
     assert weights is not None, "counted without spreads"
-    trained = weights[0] * figures_of(group, "r_disc", shares)
-    trained = trained + weights[1] * figures_of(group, "j_anchor", shares)
-    gap = figures_of(group, "delta_gap", shares)
-    one, other = np.triu_indices(trained.shape[1], k=1)
-    products = (trained[:, one] - trained[:, other]) * (gap[:, one] - gap[:, other])
-    with np.errstate(invalid="ignore", divide="ignore"):
-        found: FloatArray = (products < 0).sum(axis=1) / (products != 0).sum(axis=1)
-    return found
+    trained = weights[0] * group.values["r_disc"] + weights[1] * group.values["j_anchor"]
+    gap = group.values["delta_gap"]
+    one, other = np.triu_indices(len(group.checkpoints), k=1)
+    return trained[one] - trained[other], gap[one] - gap[other]
 
 
 @dataclass(frozen=True, eq=False)
@@ -96,17 +106,11 @@ class _Changes:
 
 
 def _changes(group: Group, objective: Objective) -> tuple[_Changes, _Changes]:
-    weights = weights_of(group, objective)
-    assert weights is not None
-    trained = weights[0] * group.values["r_disc"] + weights[1] * group.values["j_anchor"]
-    return _change(group, trained), _change(group, group.values["delta_gap"])
+    trained, gap = _differences(group, objective)
+    return _change(trained), _change(gap)
 
 
-def _change(group: Group, values: FloatArray) -> _Changes:
-    """Return the changes between the means; sure by the differences of prompts that both have."""
-    one, other = np.triu_indices(len(group.checkpoints), k=1)
-    means = np.nanmean(values, axis=1)
-    paired, halves = prompt_intervals(values[one] - values[other])
+def _change(differences: FloatArray) -> _Changes:
+    means, halves = prompt_intervals(differences)
     with np.errstate(invalid="ignore"):
-        sure = np.abs(paired) > halves
-    return _Changes(np.sign(means[one] - means[other]), sure)
+        return _Changes(np.sign(means), np.abs(means) > halves)

@@ -67,6 +67,7 @@ def audit_tables(audit: Audit) -> Mapping[str, Iterable[Mapping[str, Any]]]:
         "audit_generators": _generator_rows(audit),
         "audit_bound": _bound_rows(audit),
         "audit_rounds": _round_rows(audit),
+        "audit_ends": _end_rows(audit),
         "audit_pairs": _pair_rows(audit),
     }
 
@@ -97,6 +98,10 @@ def _figures(group: Group) -> dict[str, FloatArray]:
 
 def _bound_rows(audit: Audit) -> Iterator[dict[str, Any]]:
     for found in (audit.by_policy, audit.by_round):
+        betas, chance = found.intervals, found.chance
+        ends = {"least largest": betas.largest, "least mean": betas.mean} if betas else {}
+        by_chance = {"least largest": (chance.largest_off, chance.largest_as_much),
+                     "least mean": (chance.mean_off, chance.mean_as_much)}  # fmt: skip
         for name, one in (("offsets alone", found.without), ("least largest", found.largest),
                           ("least mean", found.mean), ("c_K", found.matched),
                           ("c_K as trained", found.trained)):  # fmt: skip
@@ -104,7 +109,11 @@ def _bound_rows(audit: Audit) -> Iterator[dict[str, Any]]:
                 continue
             yield {
                 "offsets": found.offsets, "num_offsets": found.num_offsets, "beta_is": name,
-                "beta": one.beta, "largest_slack": one.largest, "mean_slack": one.mean,
+                "beta": one.beta, "beta_low": ends.get(name, (None, None))[0],
+                "beta_high": ends.get(name, (None, None))[1],
+                "off_by_chance": by_chance.get(name, (None, None))[0],
+                "as_much_by_chance": by_chance.get(name, (None, None))[1],
+                "largest_slack": one.largest, "mean_slack": one.mean,
                 "lambda": one.beta / audit.c_k, "c_k": audit.c_k, "slope": found.slope,
             }  # fmt: skip
 
@@ -118,6 +127,18 @@ def _round_rows(audit: Audit) -> Iterator[dict[str, Any]]:
             "largest_slack": one.mean.largest, "mean_slack_without": one.without.mean,
             "largest_slack_without": one.without.largest, "lambda_on_rewards": one.raw_lambda,
         }  # fmt: skip
+
+
+def _end_rows(audit: Audit) -> Iterator[dict[str, Any]]:
+    for one in audit.rounds:
+        for ends in one.ends:
+            row = {
+                "round": one.round, "objective": ends.objective, "generators": ends.generators,
+            }  # fmt: skip
+            for name, found in ends.figures.items():
+                row |= {name: found.value, f"{name}_low": found.low, f"{name}_high": found.high,
+                        f"{name}_over": found.over}  # fmt: skip
+            yield row
 
 
 def _pair_rows(audit: Audit) -> Iterator[dict[str, Any]]:

@@ -4,7 +4,7 @@ The bound wants more than an order, so an order is the least that it needs. Spea
 of J_anchor with -eta_res over the generators of one policy; a round's figure is the mean over its
 policies. Checkpoints of one training are no independent sample, so no p-value is given; the
 interval is over seeds, or with fewer than three of them over prompts: how far the coefficient of
-these same generators depends on which prompts were held out.
+these same generators depends on which prompts were held out. Two generators are no order.
 """
 
 from __future__ import annotations
@@ -21,6 +21,8 @@ from dynamicrubric.stats import LEVEL, MIN_PROMPTS, MIN_SEEDS, resampled_prompts
 
 FloatArray = NDArray[np.float64]
 NUM_RESAMPLES: Final = 1000
+MIN_GENERATORS: Final = 3
+"""Of two, a rank correlation is 1 or -1, whatever they are."""
 Statistic = Callable[[Group, FloatArray | None], FloatArray]
 """A figure of a group: of its means (None; shape (1,)), or under each resample's shares of the
 prompts (shape (resamples,)). NaN where it is not defined."""
@@ -31,7 +33,7 @@ class Pooled:
     """A figure of several groups.
 
     Attributes:
-        value: mean over the groups that have it; None if none has.
+        value: mean over seeds of the mean over the groups that have it; None if none has.
         low: lower end of the interval; None if there is none.
         high: upper end.
         over: what the interval is over: "seeds", "prompts", or "" if there is none.
@@ -46,7 +48,7 @@ class Pooled:
 
 
 def pooled(groups: Sequence[Group], statistic: Statistic, low: float, high: float) -> Pooled:
-    """Return the mean of a figure over groups with its interval, cut at what it can be.
+    """Return the mean of a figure over seeds with its interval, cut at what it can be.
 
     Args:
         groups: of one round, say.
@@ -58,13 +60,13 @@ def pooled(groups: Sequence[Group], statistic: Statistic, low: float, high: floa
     known = [(group, value) for group, value in found if not np.isnan(value)]
     if not known:
         return Pooled(None)
-    mean = float(np.mean([value for _, value in known]))
     seeds: dict[int, list[float]] = {}
     for group, value in known:
         seeds.setdefault(group.seed, []).append(value)
+    by_seed = [float(np.mean(own)) for own in seeds.values()]
+    mean = float(np.mean(by_seed))
     if len(seeds) >= MIN_SEEDS:
-        ends = seed_interval([float(np.mean(own)) for own in seeds.values()])
-        over = "seeds"
+        ends, over = seed_interval(by_seed), "seeds"
     else:
         ends, over = _over_prompts([group for group, _ in known], statistic, mean), "prompts"
     if ends is None:
@@ -75,6 +77,8 @@ def pooled(groups: Sequence[Group], statistic: Statistic, low: float, high: floa
 def rank_correlation(group: Group, shares: FloatArray | None) -> FloatArray:
     """Spearman's coefficient of J_anchor with -eta_res over a group's generators (`Statistic`)."""
     anchor, residual = figures_of(group, "j_anchor", shares), figures_of(group, "eta_res", shares)
+    if anchor.shape[1] < MIN_GENERATORS:
+        return np.full(len(anchor), np.nan)
     return spearman(anchor, -residual)
 
 
@@ -116,7 +120,11 @@ def _over_prompts(
         return None
     names = next(iter(prompts))
     shares = resampled_prompts(names, NUM_RESAMPLES)
-    drawn = np.mean([statistic(group, shares) for group in groups], axis=0)
+    by_seed = [
+        np.mean([statistic(group, shares) for group in groups if group.seed == seed], axis=0)
+        for seed in dict.fromkeys(group.seed for group in groups)
+    ]
+    drawn = np.mean(by_seed, axis=0)
     error = float(np.nanstd(drawn))
     half = float(stdtrit(len(names) - 1, (1.0 + LEVEL) / 2.0)) * error
     return mean - half, mean + half

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import Final
 
 from dynamicrubric.audit.falsifier import OBJECTIVES
-from dynamicrubric.audit.findings import SURE, Audit, BoundFigures
+from dynamicrubric.audit.findings import SURE, Audit, BoundFigures, Chance, EndFigures
 from dynamicrubric.audit.ranks import Pooled
 from dynamicrubric.metrics import GAP_PAIRS
 from dynamicrubric.report.evidence import Grid
@@ -18,8 +18,13 @@ QUESTION: Final = (
     "offset eps_t a round, and trains R_disc + lambda R_anchor with lambda = 1, which is the bound "
     "only if beta = c_K. Is there such a beta, and does the objective point where Δ gap rises?"
 )
+END_LABELS: Final = {
+    "r_disc": "R_disc", "j_anchor": "J_anchor", "eta_res": "eta_res", "delta_gap": "Δ gap",
+}  # fmt: skip
 LITTLE: Final = 0.1
 """Of the largest slack: taking off less than this share says hardly anything about anchors."""
+BY_CHANCE: Final = 0.05
+"""Of deals: where as many take off as much, anchors need not have done it."""
 
 
 def answer(audit: Audit) -> str:
@@ -41,17 +46,37 @@ def _basis(audit: Audit) -> str:
 
 def _one_beta(audit: Audit) -> str:
     found = audit.by_policy
-    off = _less(found.largest.largest, found.without.largest)
-    says = "hardly better than no anchors at all" if off < LITTLE else "better than no anchors"
+    off, chance = _less(found.largest.largest, found.without.largest), found.chance
+    says = "better than no anchors"
+    if off < LITTLE:
+        says = "hardly better than no anchors at all"
+    elif chance.largest_as_much >= BY_CHANCE:
+        says = "no better than chance may do"
+    betas = found.intervals
+    largest, mean = (betas.largest, betas.mean) if betas else (None, None)
     return (
         f"Offsets alone (beta = 0) leave a slack of at most {number(found.without.largest, 3)}, "
         f"{number(found.without.mean, 3)} on average, where Δ gap itself spreads over "
         f"{number(audit.gap_range, 3)}. For all generators at once the best beta, "
-        f"{number(found.largest.beta, 3)}, leaves at most {number(found.largest.largest, 3)} "
-        f"({share(off)} less): {says}. On average the best is {number(found.mean.beta, 3)}, with "
-        f"a mean slack of {number(found.mean.mean, 3)} "
-        f"({share(_less(found.mean.mean, found.without.mean))} less)."
+        f"{number(found.largest.beta, 3)}{_within(largest)}, leaves at most "
+        f"{number(found.largest.largest, 3)} ({share(off)} less): {says}. "
+        f"On average the best is {number(found.mean.beta, 3)}{_within(mean)}, with a mean slack of "
+        f"{number(found.mean.mean, 3)} ({share(_less(found.mean.mean, found.without.mean))} less). "
+        f"{_by_chance(chance)}"
     )
+
+
+def _by_chance(chance: Chance) -> str:
+    return (
+        "A fitted beta always takes something off: with J_anchor dealt anew among the generators "
+        f"of each policy {share(chance.largest_off)} and {share(chance.mean_off)} on average, and "
+        f"as much as here in {share(chance.largest_as_much)} and {share(chance.mean_as_much)} "
+        "of deals."
+    )
+
+
+def _within(ends: tuple[float, float] | None) -> str:
+    return "" if ends is None else f" ({CERTAINTY} {number(ends[0], 3)} to {number(ends[1], 3)})"
 
 
 def _matched(audit: Audit) -> str:
@@ -107,12 +132,13 @@ def _falsified(audit: Audit) -> str:
 
 
 def grids(audit: Audit) -> tuple[Grid, ...]:
-    """Return the tables: the bound, rounds, the falsifier."""
-    return (_bound_grid(audit), _rounds_grid(audit), _pairs_grid(audit))
+    """Return the tables: the bound, rounds, what trainings end with, the falsifier."""
+    return (_bound_grid(audit), _rounds_grid(audit), _ends_grid(audit), _pairs_grid(audit))
 
 
 def _bound_grid(audit: Audit) -> Grid:
-    heads = ("an offset for", "beta", "beta is", "largest slack", "mean slack", "lambda = beta/c_K")
+    heads = ("an offset for", "beta", CERTAINTY, "beta is", "largest slack", "mean slack",
+             "lambda = beta/c_K")  # fmt: skip
     rows = tuple(row for found in (audit.by_policy, audit.by_round)
                  for row in _bound_rows(found, audit.c_k))  # fmt: skip
     return Grid("Slack of -eta_res >= beta J_anchor + eps, in the unit of Δ gap", heads, rows)
@@ -126,11 +152,15 @@ def _bound_rows(found: BoundFigures, c_k: float) -> Iterator[tuple[str, ...]]:
         "c_K, for lambda = 1": found.matched,
         "c_K by the ratio of spreads, for lambda = 1 as it is trained": found.trained,
     }
+    betas = found.intervals
+    ends = {"least largest slack": betas.largest, "least mean slack": betas.mean} if betas else {}
     for name, one in named.items():
         if one is None:
             continue
+        low, high = ends.get(name, (None, None))
         yield (
-            f"{found.offsets} ({found.num_offsets})", number(one.beta, 4), name,
+            f"{found.offsets} ({found.num_offsets})", number(one.beta, 4),
+            NOTHING if low is None else f"{number(low, 4)} to {number(high, 4)}", name,
             number(one.largest, 4), number(one.mean, 4), number(one.beta / c_k, 4),
         )  # fmt: skip
 
@@ -147,6 +177,27 @@ def _rounds_grid(audit: Audit) -> Grid:
     beta = number(audit.by_policy.mean.beta, 3)
     title = f"By round: J_anchor and -eta_res in order, and the slack at beta = {beta}"
     return Grid(title, heads, rows)
+
+
+def _ends_grid(audit: Audit) -> Grid:
+    heads = ["round and objective", "generators"]
+    for label in END_LABELS.values():
+        heads += [label, CERTAINTY]
+    rows = tuple(
+        _end_cells(f"round {one.round}, {ends.objective}", ends)
+        for one in audit.rounds
+        for ends in one.ends
+    )
+    title = "The generators that trainings start from and end with"
+    return Grid(title, (*heads, "over"), rows)
+
+
+def _end_cells(name: str, ends: EndFigures) -> tuple[str, ...]:
+    cells = [name, str(ends.generators)]
+    for figure in END_LABELS:
+        found = ends.figures[figure]
+        cells += [number(found.value, 4), _interval(found, digits=4)]
+    return (*cells, ends.figures["delta_gap"].over or NOTHING)
 
 
 def _pairs_grid(audit: Audit) -> Grid:
@@ -187,8 +238,14 @@ def notes(audit: Audit) -> tuple[tuple[str, str], ...]:
         *((f"objective {name}", text) for name, text in OBJECTIVES.items()),
         ("lambda = 1 is, on the rewards", "each reward is divided by its spread within a group "
          "before they are added: on the rewards themselves lambda is the ratio of the spreads"),
+        ("interval of beta", "over the prompts that were held out, with these same generators: "
+         "the middle of what resampled prompts give; it says nothing about others"),
+        ("dealt anew", "J_anchor is dealt anew among the generators of each policy, so that it "
+         "says nothing; generators of one training are alike, so chance may do more than that"),
         ("sure", f"the {CERTAINTY} interval of the change over prompts, paired, leaves out 0; it "
-         "is about the seeds that were run"),
+         "is about the seeds that were run, and is not corrected for the number of pairs: where "
+         "nothing differs, 1 pair in 800 would be sure and against if the two changes were "
+         "independent"),
         ("limits", "checkpoints of one training are no independent sample; a beta from these "
          "generators is no promise for others"),
         *((("no figures", ", ".join(measured.left_out)),) if measured.left_out else ()),
@@ -207,8 +264,8 @@ def _pooled(one: Pooled) -> str:
     return number(one.value)
 
 
-def _interval(one: Pooled, *, percent: bool = False) -> str:
+def _interval(one: Pooled, *, percent: bool = False, digits: int = 2) -> str:
     if one.low is None or one.high is None:
         return "none"
-    low, high = (share(end) if percent else number(end) for end in (one.low, one.high))
+    low, high = (share(end) if percent else number(end, digits) for end in (one.low, one.high))
     return f"{low} to {high}"

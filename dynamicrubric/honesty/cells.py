@@ -46,7 +46,8 @@ class Honesty:
         same_words: pairs of items whose criteria have the same words.
         verdicts: verdicts.
         unscored: of those, unscored.
-        disc: sum of R_disc as it is trained.
+        paid: valid rubrics with a scored verdict; without any there is no R_disc, of either kind.
+        disc: sum over these of R_disc as it is trained.
         disc_of_single: the part of it that items that single out a response have.
         disc_as_no: the sum if unscored verdicts were taken as no.
         disc_scored_only: the sum with shares over scored verdicts alone.
@@ -69,6 +70,7 @@ class Honesty:
     same_words: int = 0
     verdicts: int = 0
     unscored: int = 0
+    paid: int = 0
     disc: float = 0.0
     disc_of_single: float = 0.0
     disc_as_no: float = 0.0
@@ -156,6 +158,7 @@ def _of_rubric(
         same_words=same.same_words,
         verdicts=scored.size,
         unscored=int((~scored).sum()),
+        paid=int(scored.any()),
         disc=amounts.aware,
         disc_of_single=float(by_item[single].sum()),
         disc_as_no=amounts.as_no,

@@ -171,8 +171,8 @@ class Course:
 
     Attributes:
         reference: which policy is the older one.
-        proxy: mean share less 1/2, with its interval.
-        gold: the same of gold.
+        proxy: mean share less 1/2, with its interval; over the sets with both, where any has gold.
+        gold: the same of gold, over the same sets.
         p_value: of the claim that both differ from 1/2 in opposite directions, the larger of the
             two (an intersection-union test), after Holm over the references; None without both.
         diverges: whether the proxy is above 1/2 and gold below, beyond their intervals, and the
@@ -187,18 +187,10 @@ class Course:
 
 
 def distinct(
-    by_reference: Mapping[Reference, Mapping[int, Sequence[CourseRow]]],
+    by_reference: Mapping[Reference, Mapping[int, Sequence[CourseRow]]], round_number: int
 ) -> dict[Reference, Mapping[int, Sequence[CourseRow]]]:
-    """Leave out `start` where it is the round before: in round 1 the two are one comparison."""
-    start, before = by_reference.get("start"), by_reference.get("before")
-    same = (
-        start is not None
-        and before is not None
-        and all(
-            [replace(row, reference="before") for row in own] == list(before.get(seed, ()))
-            for seed, own in start.items()
-        )
-    )
+    """Leave out `start` in round 1, where it is the round before: the two are one comparison."""
+    same = round_number == 1 and "before" in by_reference
     return {name: rows for name, rows in by_reference.items() if name != "start" or not same}
 
 
@@ -217,19 +209,24 @@ def courses_of(
     >>> [one.diverges for one in courses_of({"before": {1: rows}})]
     [True]
     """
-    found = [
-        Course(
-            reference,
-            estimate(_paired(by_seed, lambda row: row.proxy.value)),
-            estimate(_paired(by_seed, lambda row: row.gold.value)),
-        )
-        for reference, by_seed in by_reference.items()
-    ]
+    found = [_course(reference, by_seed) for reference, by_seed in by_reference.items()]
     corrected = holm([_both(one) for one in found])
     return [
         replace(one, p_value=p, diverges=_opposite(one) and p is not None and p < 1.0 - LEVEL)
         for one, p in zip(found, corrected, strict=True)
     ]
+
+
+def _course(reference: Reference, by_seed: Mapping[int, Sequence[CourseRow]]) -> Course:
+    is_known = any(row.gold.value is not None for rows in by_seed.values() for row in rows)
+
+    def proxy(row: CourseRow) -> float | None:
+        return row.proxy.value if row.gold.value is not None or not is_known else None
+
+    def gold(row: CourseRow) -> float | None:
+        return row.gold.value if row.proxy.value is not None else None
+
+    return Course(reference, estimate(_paired(by_seed, proxy)), estimate(_paired(by_seed, gold)))
 
 
 def _paired(

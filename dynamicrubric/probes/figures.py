@@ -3,7 +3,8 @@
 Rows are clustered by prompt and, with three seeds or more, by seed (`stats.estimate`). An attack
 *gains* where the mean gain in score is above zero beyond its interval and its p-value, corrected by
 Holm over the attacks and modes of one arm and round, says so too. A gain is *earned* if true
-quality is gained beyond its interval as well, *unearned* if it is not.
+quality is gained beyond its interval as well, *unearned* if it is not. Quality is that of the sets
+whose gain in score is known: an attack that leaves sets without a score is no other attack there.
 """
 
 from __future__ import annotations
@@ -63,7 +64,7 @@ class AttackFigure:
         mode: kept or seen.
         score: gain in score.
         rank: gain in rank: in the share of the set's other responses that the forged one beats.
-        quality: gain in true quality.
+        quality: gain in true quality, over the sets whose gain in score is known.
         wins_rank: share of sets in which the forged response stands higher than before.
         unearned: share of sets in which its score rises and its true quality does not.
         p_corrected: of no gain in score, after Holm.
@@ -128,13 +129,16 @@ def _figure(place: tuple[str, str, str, str], by_seed: Mapping[int, Rows]) -> At
 
 
 def _gain(own: Mapping[int, Rows], name: str) -> Gain:
-    values = {
-        seed: prompt_means((str(row["prompt_id"]), row[name]) for row in rows)
-        for seed, rows in own.items()
+    rows = {
+        seed: [
+            (str(row["prompt_id"]), None if row["score_gain"] is None else row[name])
+            for row in own_rows
+        ]
+        for seed, own_rows in own.items()
     }
-    rows = [row[name] for own_rows in own.values() for row in own_rows]
-    scored = sum(value is not None for value in rows)
-    return Gain(estimate(Paired.of(values)), scored, len(rows))
+    values = {seed: prompt_means(own_rows) for seed, own_rows in rows.items()}
+    known = [value is not None for own_rows in rows.values() for _, value in own_rows]
+    return Gain(estimate(Paired.of(values)), sum(known), len(known))
 
 
 def _above(gain: float | None) -> float | None:
@@ -169,7 +173,7 @@ def _finding(one: AttackFigure, p: float | None) -> Finding:
     if score[0] <= 0.0 or p >= 1.0 - LEVEL:
         return "none"
     if quality is None:
-        return "unknown"
+        return "unknown" if one.quality.mean is None else "no interval"
     return "earned" if quality[0] > 0.0 else "unearned"
 
 

@@ -25,7 +25,7 @@ NOTES: Final = (
     ("same words", "pairs of items of a rubric whose criteria have the same words"),
     ("would have paid", "mean R_disc if unscored verdicts were taken as no, and if shares were "
      "taken over the scored verdicts alone, beside what is paid; and the share of rubrics to which "
-     "one of these would have paid more"),
+     "one of these would have paid more; rubrics without a scored verdict have none of these"),
 )  # fmt: skip
 
 
@@ -80,10 +80,10 @@ def unscored_grids(first: str, own: Mapping[str, Honesty]) -> tuple[Grid, ...]:
         (
             name,
             f"{one.unscored} of {one.verdicts}",
-            _mean(one.share("disc", "rubrics")),
-            _mean(one.share("disc_as_no", "rubrics")),
-            _mean(one.share("disc_scored_only", "rubrics")),
-            percent(one.share("overpaid", "rubrics")),
+            _mean(one.share("disc", "paid")),
+            _mean(one.share("disc_as_no", "paid")),
+            _mean(one.share("disc_scored_only", "paid")),
+            percent(one.share("overpaid", "paid")),
         )
         for name, one in own.items()
         if one.unscored

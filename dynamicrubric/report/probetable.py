@@ -126,18 +126,20 @@ def read_probes(plan: Plan, root: Path, faults: Sequence[Fault] = ()) -> tuple[P
                 continue
             pairs = {seed: courses(seed).get(key, []) for seed, key in cells.items()}
             found.append(
-                ProbedRound(arm, number, tuple(cells), tuple(attack_figures(rows)), _courses(pairs))
+                ProbedRound(
+                    arm, number, tuple(cells), tuple(attack_figures(rows)), _courses(pairs, number)
+                )
             )
     return tuple(found)
 
 
-def _courses(pairs: Mapping[int, Sequence[CourseRow]]) -> tuple[Course, ...]:
+def _courses(pairs: Mapping[int, Sequence[CourseRow]], round_number: int) -> tuple[Course, ...]:
     by_reference = {
         name: {seed: [row for row in rows if row.reference == name] for seed, rows in pairs.items()}
         for name in REFERENCES
     }
     there = {name: own for name, own in by_reference.items() if all(own.values())}
-    return tuple(courses_of(distinct(there))) if pairs else ()
+    return tuple(courses_of(distinct(there, round_number))) if pairs else ()
 
 
 def _find_record(probe: PlannedProbe, root: Path) -> Mapping[str, Any] | None:

@@ -53,7 +53,10 @@ def sweeps_section(sweeps: Sequence[Sweep], folder: Path, mark: str = "") -> tup
     )
     grids = tuple(_grid(one) for one in sweeps)
     wrong = "share of the pairs that true quality orders whose scores are in the other order"
-    above = "true quality less that of the arm without anchors, paired by prompt"
+    above = (
+        "true quality less that of the arm without anchors, paired by prompt; an interval that "
+        "holds 0 shows no help, which is not that there is none; not corrected for their number"
+    )
     notes = (
         (LABELS[WRONG_WAY], wrong),
         ("above no anchors", above),

@@ -9,6 +9,7 @@ import pytest
 
 from dynamicrubric.audit.bound import (
     Points,
+    fits,
     least_largest,
     least_mean,
     points_of,
@@ -93,3 +94,33 @@ def test_without_spread_in_j_anchor_there_is_no_slope(synthetic: Any) -> None:
     assert within_slope(points) is None
     assert slack_at(points, 5.0).largest == pytest.approx(0.2)
     assert least_mean(points).mean == pytest.approx(0.1)
+
+
+@pytest.mark.parametrize("slope", [0.25, 0.0, -0.25])
+def test_many_versions_at_once_are_what_the_programmes_find(slope: float) -> None:
+    versions = [drawn(seed, slope=slope, noise=0.1) for seed in range(6)]
+    found = fits(
+        np.array([one.anchor for one in versions]),
+        np.array([one.residual for one in versions]),
+        versions[0].offset,
+    )
+    for place, points in enumerate(versions):
+        largest, mean, none = least_largest(points), least_mean(points), slack_at(points, 0.0)
+        at_largest = slack_at(points, float(found.largest_beta[place]))
+        at_mean = slack_at(points, float(found.mean_beta[place]))
+        assert at_largest.largest == pytest.approx(largest.largest, abs=1e-9)
+        assert at_mean.mean == pytest.approx(mean.mean, abs=1e-9)
+        off = 1.0 - largest.largest / none.largest
+        assert found.largest_off[place] == pytest.approx(off, abs=1e-9)
+        off = 1.0 - mean.mean / none.mean
+        assert found.mean_off[place] == pytest.approx(off, abs=1e-9)
+
+
+def test_versions_without_spread_or_slack_get_no_beta() -> None:
+    flat, line = np.full((1, 3), -2.0), np.array([[-3.0, -2.0, -1.0]])
+    offset = np.zeros(3, dtype=np.intp)
+    found = fits(flat, np.array([[0.1, 0.2, 0.3]]), offset)
+    assert found.largest_beta[0] == found.mean_beta[0] == 0.0
+    assert found.largest_off[0] == found.mean_off[0] == 0.0
+    found = fits(line, np.full((1, 3), 0.2), offset)
+    assert found.largest_off[0] == found.mean_off[0] == 0.0

@@ -93,3 +93,45 @@ def test_resampled_shares_agree_with_the_means_when_no_prompt_counts_more(synthe
     assert group.resampled("eta_res", even)[0].tolist() == pytest.approx(
         group.means("eta_res").tolist()
     )
+
+
+def test_pairs_compare_the_prompts_that_both_have(synthetic: Any) -> None:
+    # The second is better on every prompt; it failed on the easy ones, so that its mean is lower.
+    group = synthetic.group([(0.10, -3.0, 0.30), (0.12, -2.5, 0.20)])
+    easy = slice(0, 12)
+    for name in ("r_disc", "delta_gap"):
+        group.values[name][:, easy] += 5.0
+    for name in group.values:
+        group.values[name][1, easy] = np.nan
+    assert group.means("delta_gap")[0] > group.means("delta_gap")[1]
+    for objective in ("as written", "as trained"):
+        found = count_pairs([group], objective)
+        assert (found.pairs, found.against, found.share.value) == (1, 0, 0.0)
+    group.values["delta_gap"][1] -= 1.0  # now worse on every prompt, and the objective rises
+    assert count_pairs([group], "as written").against == 1
+
+
+def test_pair_without_a_common_prompt_is_none(synthetic: Any) -> None:
+    group = synthetic.group([(0.10, -3.0, 0.30), (0.12, -2.5, 0.20)])
+    for name in group.values:
+        group.values[name][0, :12] = np.nan
+        group.values[name][1, 12:] = np.nan
+    found = count_pairs([group], "as written")
+    assert (found.pairs, found.against, found.share.value, found.sure) == (0, 0, None, 0)
+
+
+def test_two_generators_have_no_rank_correlation(synthetic: Any) -> None:
+    group = synthetic.group(MEANS[:2])
+    assert np.isnan(rank_correlation(group, None)).all()
+    assert pooled([group], rank_correlation, -1.0, 1.0).value is None
+
+
+def test_seeds_count_alike_however_many_policies_each_has(synthetic: Any) -> None:
+    rising = [(0.1, -3.0 + 0.1 * n, 0.5 - 0.01 * n**2) for n in range(5)]
+    falling = [(disc, anchor, -eta) for disc, anchor, eta in rising]
+    groups = [synthetic.group(rising, seed=1, policy=f"p{n}") for n in range(4)]
+    groups += [synthetic.group(falling, seed=seed) for seed in (2, 3)]
+    found = pooled(groups, rank_correlation, -1.0, 1.0)
+    assert found.value == pytest.approx(-1 / 3)
+    three = [synthetic.group(rising), *groups[4:]]
+    assert pooled(three, rank_correlation, -1.0, 1.0).high == found.high

@@ -62,7 +62,7 @@ def test_page_has_question_answer_picture_and_tables(synthetic: Any, tmp_path: P
     names = {path.name for path in files}
     assert names == {
         "index.html", "answer.md", "audit.png", "audit.svg", "audit_generators.csv",
-        "audit_bound.csv", "audit_rounds.csv", "audit_pairs.csv",
+        "audit_bound.csv", "audit_rounds.csv", "audit_ends.csv", "audit_pairs.csv",
     }  # fmt: skip
     assert all(path.stat().st_size for path in files)
     page = (tmp_path / "audit/index.html").read_text()
@@ -92,3 +92,51 @@ def test_notes_name_generators_that_hardly_wrote_a_rubric(synthetic: Any) -> Non
     said = dict(notes(audit_of(synthetic.measured(group))))
     assert f"{few.name} 3 of 48" in said["a generator"]
     assert "uniform over the pairs" in said["P of Δ gap"]
+
+
+def test_slack_that_chance_takes_off_too_is_told_so(synthetic: Any) -> None:
+    # Of two generators, any that have J_anchor and -eta_res in one order are on one line.
+    found = audit_of(synthetic.measured(synthetic.group(LINE[:2])))
+    assert found.by_policy.largest.largest == pytest.approx(0.0, abs=1e-9)
+    assert found.by_policy.chance.largest_as_much == pytest.approx(0.5, abs=0.06)
+    assert found.by_policy.chance.largest_off == pytest.approx(0.5, abs=0.06)
+    said = answer(found)
+    assert "100 % less): no better than chance may do" in said
+    many = [synthetic.group(LINE, policy=f"p{n}") for n in range(3)]
+    sure = audit_of(synthetic.measured(*many))
+    assert sure.by_policy.chance.largest_as_much < 0.01
+    assert "100 % less): better than no anchors" in answer(sure)
+
+
+def test_best_betas_have_intervals_that_noise_widens(synthetic: Any) -> None:
+    def intervals(noise: float) -> Any:
+        groups = [synthetic.group(LINE, policy=f"p{n}", number=n, noise=noise) for n in (1, 2)]
+        return audit_of(synthetic.measured(*groups)).by_policy.intervals
+
+    for name in ("largest", "mean"):
+        exact, loud = getattr(intervals(0.0), name), getattr(intervals(0.5), name)
+        assert exact == pytest.approx((0.2, 0.2))
+        assert loud[0] < 0.2 < loud[1] and loud[0] >= 0.0
+
+
+def test_generators_that_trainings_end_with_are_told_by_objective(synthetic: Any) -> None:
+    from dataclasses import replace
+
+    def group(seed: int) -> Any:
+        one = synthetic.group(LINE, seed=seed)
+        start, kept, full, disc = one.checkpoints
+        ended = (
+            replace(start, step=0), kept, replace(full, step=60), replace(disc, step=60, anchor=0.0)
+        )  # fmt: skip
+        shifted = {name: values + seed for name, values in one.values.items()}
+        return replace(one, checkpoints=ended, values=shifted)
+
+    audit = audit_of(synthetic.measured(*map(group, (1, 2, 3))))
+    found = {one.objective: one for one in audit.rounds[0].ends}
+    assert list(found) == ["before training", "full", "disc only"]
+    assert [one.generators for one in found.values()] == [3, 3, 3]
+    assert found["full"].figures["j_anchor"].value == pytest.approx(-2.0 + 2)  # not the kept one's
+    one = found["disc only"].figures["r_disc"]
+    assert one.over == "seeds" and one.value == pytest.approx(2.15)
+    assert one.low is not None and one.high is not None
+    assert one.low < 2.15 < one.high

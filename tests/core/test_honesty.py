@@ -152,7 +152,16 @@ def test_figures_of_a_cell_are_those_of_its_rubrics() -> None:
     assert found.disc == pytest.approx((1 + 3) / 5 * 2 / 9)
     assert found.disc_of_single == pytest.approx(1 / 5 * 2 / 9)
     assert found.disc_as_no == pytest.approx(found.disc + 1 / 2 * 2 / 9)
-    assert found.share("overpaid", "rubrics") == 0.5
+    assert found.share("overpaid", "paid") == 0.5
+
+
+def test_rubric_without_a_scored_verdict_has_no_r_disc() -> None:
+    one = {"a": [("greets", 3, "nyy")]}
+    found = honesty_of(*tables(one | {"b": [("shouts", 2, "---"), ("is calm", 2, "---")]}))
+    assert (found.rubrics, found.paid, found.unscored, found.overpaid) == (2, 1, 6, 0)
+    for name in ("disc", "disc_as_no", "disc_scored_only"):
+        assert found.share(name, "paid") == pytest.approx(2 / 9)
+    assert honesty_of(*tables({"b": [("shouts", 2, "---")]})).share("disc", "paid") is None
 
 
 def test_order_of_the_stored_rows_decides_nothing() -> None:
@@ -175,7 +184,7 @@ def test_cell_without_rubrics_has_counts_and_no_share() -> None:
 def test_cells_add_up() -> None:
     one = honesty_of(*tables({"a": [("greets", 1, "ynn")]}))
     assert together([one, one]).rubrics == 2
-    assert together([one, one]).share("disc", "rubrics") == one.share("disc", "rubrics")
+    assert together([one, one]).share("disc", "paid") == one.share("disc", "paid")
 
 
 @pytest.mark.parametrize(

@@ -151,9 +151,8 @@ def test_start_policy_is_left_out_where_it_is_that_of_the_round_before():
     before = rows(0.8, 0.2)
     start = [replace(row, reference="start") for row in before]
     same = {"before": {1: before}, "start": {1: start}}
-    assert list(distinct(same)) == ["before"]
-    other = {"before": {1: before}, "start": {1: [replace(r, num_pairs=1) for r in start]}}
-    assert list(distinct(other)) == ["before", "start"]
+    assert list(distinct(same, 1)) == ["before"]
+    assert list(distinct(same, 2)) == ["before", "start"]  # another policy, whatever it comes to
 
 
 def test_rule_rarely_sees_divergence_where_there_is_none():
@@ -184,3 +183,21 @@ def _overoptimised(draw: random.Random) -> list[CourseRow]:
         return Score.of(min(1.0, max(0.0, draw.gauss(mean, 0.25))))
 
     return [CourseRow("before", f"p{n}/0", f"p{n}", 9, share(0.75), share(0.25)) for n in range(24)]
+
+
+def test_proxy_and_gold_are_of_the_same_sets():
+    # Where the evaluator gives scores, it is right; gold falls where it gives none.
+    scored = rows(0.8, 0.8)
+    unscored = [
+        replace(one, set_id=f"q{n}/0", prompt_id=f"q{n}") for n, one in enumerate(rows(None, 0.0))
+    ]
+    (found,) = courses_of({"before": {1: scored + unscored}})
+    (alone,) = courses_of({"before": {1: scored}})
+    assert not found.diverges
+    assert found.gold.mean == pytest.approx(alone.gold.mean)
+    # Likewise where the judge gives none; without any gold the proxy is shown all the same.
+    unjudged = [replace(one, prompt_id=f"q{n}") for n, one in enumerate(rows(0.0, None))]
+    (found,) = courses_of({"before": {1: scored + unjudged}})
+    assert found.proxy.mean == pytest.approx(alone.proxy.mean)
+    (found,) = courses_of({"before": {1: unjudged}})
+    assert found.proxy.mean < 0 and found.gold.mean is None

@@ -106,3 +106,21 @@ def test_rows_of_the_csv_have_an_empty_cell_for_no_value():
     assert written["score_gain"] is None and written["score_low"] is None
     assert (written["score_scored"], written["score_total"]) == (0, 20)
     assert written["finding"] == "no interval"
+
+
+def test_quality_is_that_of_the_sets_whose_score_is_known():
+    scores = scattered(3, 0.3)
+    rows = [row("filler", n, gain, 0.2 + gain / 10) for n, gain in enumerate(scores)]
+    rows += [row("filler", 100 + n, None, -5.0) for n in range(30)]
+    (found,) = attack_figures({1: rows})
+    assert found.finding == "earned"
+    assert (found.quality.n_scored, found.quality.n_total) == (30, 60)
+    assert found.quality.mean == pytest.approx(0.2 + np.mean(scores) / 10)
+
+
+def test_quality_of_too_few_prompts_is_not_what_nobody_knows():
+    gains = scattered(3, 0.3)
+    rows = [row("filler", n, gain, -0.1 if n < 5 else None) for n, gain in enumerate(gains)]
+    (found,) = attack_figures({1: rows})
+    assert found.quality.mean == pytest.approx(-0.1)
+    assert found.finding == "no interval"
