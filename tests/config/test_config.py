@@ -55,13 +55,13 @@ def load_text(tmp_path: Path, text: str) -> Config:
 
 
 def test_a_folder_in_place_of_a_file_is_a_sentence(tmp_path: Path) -> None:
-    with pytest.raises(UserError, match="got a folder; expected a YAML file. Name a file in it"):
+    with pytest.raises(UserError, match=r"got a folder; expected a YAML file\. Name a file in it"):
         load_config(tmp_path)
 
 
 def test_a_file_that_is_not_utf8_is_a_sentence(tmp_path: Path) -> None:
     (tmp_path / "params.yaml").write_bytes(b"world: \xff\xfe")
-    with pytest.raises(UserError, match="expected UTF-8 text. Mend the file"):
+    with pytest.raises(UserError, match=r"expected UTF-8 text\. Mend the file"):
         load_config(tmp_path / "params.yaml")
 
 

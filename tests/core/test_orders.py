@@ -95,7 +95,9 @@ def test_writer_asks_once_an_order_and_first_as_the_set_is() -> None:
     assert len({shown.responses for shown, _ in inner.asked[:4]}) > 1
     # What every order says outweighs what one of them does.
     for text in found:
-        weights = {i.criterion: i.weight for i in read(text).items}  # type: ignore[union-attr]
+        rubric = read(text)
+        assert isinstance(rubric, Rubric)
+        weights = {i.criterion: i.weight for i in rubric.items}
         assert weights["is short"] == 2
         assert text.finish_reason == "stop"
     assert found == OrderAveragedWriter(OrderTaught(), 4, read).write(SETS, [11, 12])

@@ -93,8 +93,9 @@ def test_judge_with_impossible_preferences_is_refused(preferred: Any, said: str)
 
 
 def test_unknown_choice_and_nan_are_refused() -> None:
+    unknown: Any = "hard"
     with pytest.raises(ValueError, match="there are"):
-        pairs(Reference.of_quality([0.0, 1.0]), "hard")  # type: ignore[arg-type]
+        pairs(Reference.of_quality([0.0, 1.0]), unknown)
     with pytest.raises(ValueError, match="NaN"):
         Reference.of_quality([0.0, math.nan])
     with pytest.raises(ValueError, match="NaN"):

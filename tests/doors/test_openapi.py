@@ -19,7 +19,7 @@ ALWAYS = ("405",)
 @pytest.mark.filterwarnings("ignore")
 @pytest.mark.parametrize("key", [None, KEY])
 def test_schemathesis_finds_no_fault(key: str | None) -> None:
-    schemathesis = pytest.importorskip("schemathesis")
+    import schemathesis
     from hypothesis import HealthCheck, Phase, given, settings
     from hypothesis.errors import Unsatisfiable
     from schemathesis.specs.openapi import checks

@@ -31,9 +31,15 @@ LETTERS = FakeTokenizer({30: "A", 31: " A", 32: "B"}, ends={2, 9}, contents=rang
 class FakeTokenEngine(TokenEngine):
     """Tells what it was asked of: P(A) = 0.2 + 0.3, P(B) = 0.25."""
 
-    identity = EngineIdentity("verifier", "0", "fake")  # type: ignore[assignment]
-    max_model_len = 6  # type: ignore[assignment]
     asked: list[TokenSampling]
+
+    @property
+    def identity(self) -> EngineIdentity:
+        return EngineIdentity("verifier", "0", "fake")
+
+    @property
+    def max_model_len(self) -> int:
+        return 6
 
     def _complete(self, requests: Sequence[GenerateRequest], sampling: TokenSampling) -> list[Any]:
         self.asked = [*getattr(self, "asked", []), sampling]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import Any
 
 import pytest
 
@@ -214,7 +215,8 @@ def test_pairwise_alone_has_no_opponent_and_unread_comparisons_leave_unscored() 
     )
     assert reasons(alone) == ["no_opponent"]
     assert reasons(one_odd) == ["low_coverage"] * 2
-    assert one_odd.breakdown["comparisons"]["unscored"] == 1  # type: ignore[index]
+    comparisons: Any = one_odd.breakdown["comparisons"]
+    assert comparisons["unscored"] == 1
 
 
 def test_judge_texts_put_contents_in_once_and_as_they_are() -> None:

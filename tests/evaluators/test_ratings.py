@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 import pytest
 
@@ -150,7 +151,8 @@ def request(text: str, labels: tuple[str, ...] = ONE_TO_TEN) -> RateRequest:
 
 def test_id_rater_splits_one_from_ten_and_joins_results_by_request() -> None:
     engine = FakeNext()
-    rater = IdRater(engine, DigitsTokenizer(), 0.5)  # type: ignore[arg-type]
+    digits: Any = DigitsTokenizer()
+    rater = IdRater(engine, digits, 0.5)
     rated = rater.rate([request("a?"), request("x" * 60), request("a?")])
     shares = rated[0].rating.shares
     assert shares is not None
@@ -164,7 +166,8 @@ def test_id_rater_splits_one_from_ten_and_joins_results_by_request() -> None:
 
 def test_id_rater_asks_nothing_twice_for_a_scale_of_five() -> None:
     engine = FakeNext()
-    rater = IdRater(engine, DigitsTokenizer(), 0.6)  # type: ignore[arg-type]
+    digits: Any = DigitsTokenizer()
+    rater = IdRater(engine, digits, 0.6)
     (rated,) = rater.rate([request("a?", ONE_TO_FIVE)])
     assert rated.rating.reason == "low_coverage"  # 7 is none of five
     assert rated.rating.covered == pytest.approx(0.5)

@@ -136,9 +136,9 @@ def test_parts_by_item_are_those_of_a_rounds_own_tables(tiny: Any, tmp_path: Pat
         policy_dir=str(tiny.policy), generator_dir=str(tiny.generator),
         start_policy_dir=str(tiny.policy), prepared_dir=str(tiny.prepared), out_dir=str(found),
     )  # fmt: skip
-    frames = {name: pd.read_parquet(found / f"{name}.parquet")
+    frames: Any = {name: pd.read_parquet(found / f"{name}.parquet")
               for name in ("responses", "rubrics", "verdicts")}  # fmt: skip
-    tables = CellTables(files=None, figures={}, before=None, **frames)  # type: ignore[arg-type]
+    tables = CellTables(files=None, figures={}, before=None, **frames)
     parts = gap_parts(tables)
     stored = json.loads((found / "metrics.json").read_text())["metrics"]
     assert parts.sets == stored["delta_gap"]["n_scored"] > 0
