@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from dynamicrubric.errors import UserError
+from dynamicrubric.evaluatorkinds import KEEPS_RUBRICS, SCORED
 from dynamicrubric.metrics import (
     ALL_ROUND_METRICS,
     ANCHOR_METRICS,
@@ -139,7 +140,8 @@ class CellFiles:
         found["seconds"] = Measured(self.seconds, len(self.records), len(self.records))
         for name, measured in found.items():
             _check_measured(path, name, measured)
-        _check_identities(path, found, self.cell.recipe.responses_per_set)
+        recipe = self.cell.recipe
+        _check_identities(path, found, recipe.responses_per_set, recipe.rubrics.evaluator)
         found |= derived_metrics(found, self.cell.recipe.responses_per_set)
         return {name: found[name] for name in ALL_ROUND_METRICS if name in found}
 
@@ -316,9 +318,11 @@ def _check_measured(path: Path, name: str, measured: Measured) -> None:
         raise _fault(path, f"{name} = {value}", f"a number from {metric.low} to {metric.high}")
 
 
-def _check_identities(path: Path, found: Mapping[str, Measured], set_size: int) -> None:
+def _check_identities(
+    path: Path, found: Mapping[str, Measured], set_size: int, evaluator: str = "dynamic"
+) -> None:
     _check_gap(path, found, set_size)
-    _check_sets(path, found)
+    _check_sets(path, found, evaluator)
 
 
 def _check_gap(path: Path, found: Mapping[str, Measured], set_size: int) -> None:
@@ -337,7 +341,7 @@ def _check_gap(path: Path, found: Mapping[str, Measured], set_size: int) -> None
         )
 
 
-def _check_sets(path: Path, found: Mapping[str, Measured]) -> None:
+def _check_sets(path: Path, found: Mapping[str, Measured], evaluator: str) -> None:
     """Check counts and bounds that bind figures of the same response sets to each other."""
     totals = {name: found[name].n_total for name in SET_METRICS}
     if len(set(totals.values())) > 1:
@@ -345,14 +349,14 @@ def _check_sets(path: Path, found: Mapping[str, Measured]) -> None:
     quality = found.get("true_quality")  # a grid's figures do without
     without_order = quality is not None and not quality.n_scored  # R_disc needs no order
     gap_parts = [name for name in GAP_PARTS if not (without_order and name == "r_disc")]
-    if not any(found[name].n_scored for name in GAP_PARTS if name != "delta_gap"):
-        gap_parts = ["delta_gap"]  # of an evaluator without verdicts, which has no other part
+    if evaluator in SCORED:
+        gap_parts = ["delta_gap"]  # without verdicts it has no other part
     for names in (gap_parts, ORDER_METRICS):
         scored = {name: found[name].n_scored for name in names}
         if len(set(scored.values())) > 1:
             raise _fault(path, f"scored sets by figure: {scored}", "the same sets for each")
     valid, gap = found["items_per_rubric"].n_scored, found["delta_gap"].n_scored
-    if gap > valid:
+    if gap > valid and evaluator not in SCORED - KEEPS_RUBRICS:
         raise _fault(path, f"a gap for {gap} sets with {valid} valid rubrics", "no gap without one")
     rate = found["valid_rubric_rate"]
     if rate.value is not None and abs(rate.value * rate.n_total - valid) > COUNT_TOLERANCE:

@@ -188,6 +188,35 @@ def test_outcomes_whose_figures_contradict_each_other_are_refused(fake_study, ch
     assert "frozen-s1-r2" in str(error.value)
 
 
+NO_RUBRICS = {
+    "valid_rubric_rate": (None, 0, 48), "items_per_rubric": (None, 0, 48), "r_disc": (None, 0, 48),
+    "r_dir": (None, 0, 48), "r_cov": (None, 0, 48), "delta_gap": (0.1, 43, 48),
+}  # fmt: skip
+
+
+def write_without_rubrics(study, key: str) -> None:
+    own = {
+        name: {"value": value, "n_scored": scored, "n_total": total}
+        for name, (value, scored, total) in NO_RUBRICS.items()
+    }
+    study.write_cell(key, metrics=own)
+
+
+def test_outcomes_of_an_evaluator_without_rubrics_have_a_gap_all_the_same(fake_study):
+    study = fake_study(arms=("length",), rounds=1, write=False)
+    write_without_rubrics(study, "length-s1-r1")
+    found = load_cell(study.root, study.plan.cell("length-s1-r1")).round_metrics()
+    assert found["delta_gap"].value == 0.1
+    assert found["gap_disc"].value is None
+
+
+def test_outcomes_of_rubrics_have_no_gap_without_them(fake_study):
+    study = fake_study(write=False)
+    write_without_rubrics(study, "frozen-s1-r2")
+    with pytest.raises(UserError, match="scored sets by figure"):
+        load_cell(study.root, study.plan.cell("frozen-s1-r2")).round_metrics()
+
+
 def test_outcome_table_with_a_figure_missing_doubled_or_unlisted_is_none(shared_study):
     study = shared_study(arms=("coevolved", "static"), rounds=1)
     table = collect_outcomes(study.plan, study.root)
