@@ -34,8 +34,7 @@ if TYPE_CHECKING:
     from dynamicrubric.training.generator import GeneratorRollout
     from dynamicrubric.training.grpo import GrpoSettings
     from dynamicrubric.training.oracle import OracleRollout
-    from dynamicrubric.training.policy import PolicyRollout
-    from dynamicrubric.training.scored import ScoredRollout
+    from dynamicrubric.training.policy import SetRollout
 
 
 def engines_of(prepared: PreparedData | None, places: Mapping[str, Any] | None) -> Engines:
@@ -89,7 +88,7 @@ def policy_rollout(
     generator_dir: Path,
     cell_hash: str,
     engines: Engines,
-) -> PolicyRollout | OracleRollout | ScoredRollout:
+) -> SetRollout | OracleRollout:
     """Return what samples and rewards the policy: an evaluator's scores, or the true quality."""
     from dynamicrubric.training.oracle import OracleRollout
     from dynamicrubric.training.policy import PolicyRollout
@@ -124,7 +123,7 @@ def policy_rollout(
 
 def grpo_settings(
     training: GeneratorTraining | PolicyTraining,
-    rollout: GeneratorRollout | PolicyRollout | OracleRollout | ScoredRollout,
+    rollout: GeneratorRollout | SetRollout | OracleRollout,
     *,
     group_size: int,
     reward_weights: Mapping[str, float],
@@ -135,8 +134,7 @@ def grpo_settings(
 ) -> GrpoSettings:
     """Return a training's numbers; sampling and the draws' name are those of its rollout."""
     from dynamicrubric.training.grpo import GrpoSettings
-    from dynamicrubric.training.policy import PolicyRollout
-    from dynamicrubric.training.scored import ScoredRollout
+    from dynamicrubric.training.policy import SetRollout
 
     return GrpoSettings(
         steps=training.steps,
@@ -152,8 +150,7 @@ def grpo_settings(
         rows_per_pass=rows_per_pass,
         recompute_activations=recompute_activations,
         snapshot_every_steps=snapshot_every_steps,
-        cuts_count=isinstance(rollout, PolicyRollout | ScoredRollout)
-        and rollout.truncated == "scored",
+        cuts_count=isinstance(rollout, SetRollout) and rollout.truncated == "scored",
     )
 
 

@@ -12,9 +12,10 @@ response its score instead (`truncated: scored`), for a model that rarely ends w
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from dynamicrubric.config import Sampling, Truncated
 from dynamicrubric.engines.base import FinishReason, GenerateRequest, Generation
@@ -27,14 +28,26 @@ from dynamicrubric.training.rollout import Rollout, RolloutBatch, RowGroup, samp
 from dynamicrubric.types import Rubric, Score
 
 
-@dataclass(frozen=True)
-class PolicyRollout(Rollout):
-    """Samples responses and scores each set with one rubric.
+class SetsScored(NamedTuple):
+    """What an evaluator said of a step's response sets.
+
+    Attributes:
+        scores: one for each response, set by set.
+        metrics: of the step.
+        lineage: for each response its rubric, the rubric's id and the verdicts.
+    """
+
+    scores: Sequence[Score]
+    metrics: dict[str, float]
+    lineage: Sequence[Mapping[str, Any]]
+
+
+@dataclass(frozen=True, kw_only=True)
+class SetRollout(Rollout):
+    """Samples responses and rewards each with its score in its response set.
 
     Attributes:
         prompts: prompt text by id.
-        writer: writes the rubric of each set.
-        judging: how rubrics are read and applied; its limits hold for each step.
         sampling: how responses are sampled.
         seed_name: words that name this training's draws (run seed, round, step name).
         cell_hash: the cell's training hash, for lineage.
@@ -42,12 +55,16 @@ class PolicyRollout(Rollout):
     """
 
     prompts: Mapping[str, str]
-    writer: RubricWriter
-    judging: Judging
     sampling: Sampling
     seed_name: tuple[str | int, ...]
     cell_hash: str
     truncated: Truncated = "zero"
+
+    @abstractmethod
+    def score_sets(
+        self, step: int, sets: Sequence[ResponseSet], seeds: Sequence[int]
+    ) -> SetsScored:
+        """Score a step's sets, and hold it to the evaluator's limits."""
 
     def __call__(
         self, groups: Sequence[RowGroup], engine: TransformersEngine, step: int
@@ -57,55 +74,79 @@ class PolicyRollout(Rollout):
         responses = sample_rows(engine, requests, self.sampling, groups)
         sets = response_sets(groups, responses, self.prompts)
         seeds = [derive_seed(*self.seed_name, step, s.prompt_id, "rubric") for s in sets]
-        rubric_texts = self.writer.write(sets, seeds)
-        judged = self.judging.judge_sets(rubric_texts, sets, seeds)
+        scored = self.score_sets(step, sets, seeds)
         rewards = [
             reward_of(score, response.finish_reason, self.truncated)
-            for score, response in zip(
-                (score for one in judged for score in one.scores), responses, strict=True
-            )
+            for score, response in zip(scored.scores, responses, strict=True)
         ]
-        everybodys = gathered(judged)  # limits hold for a step, whoever rolls it out
-        metrics = self.judging.check_rates(f"step {step}", everybodys)
-        metrics.update(_response_rates(everybodys))
         return RolloutBatch(
             prompt_ids=[list(request.prompt_ids) for request in requests],
             completion_ids=[list(response.token_ids) for response in responses],
             rewards={"score": rewards},
-            metrics=metrics,
-            lineage=self._lineage(step, sets, rubric_texts, judged, rewards),
+            metrics=scored.metrics,
+            lineage=self._lineage(step, sets, scored, rewards),
         )
 
     def _lineage(
         self,
         step: int,
         sets: Sequence[ResponseSet],
-        rubric_texts: Sequence[Generation],
-        judged: Sequence[JudgedSet],
+        scored: SetsScored,
         rewards: Sequence[float | None],
     ) -> list[dict[str, Any]]:
-        rows: list[dict[str, Any]] = []
-        for response_set, rubric_text, one in zip(sets, rubric_texts, judged, strict=True):
-            group = rewards[len(rows) : len(rows) + len(response_set.responses)]
-            for index, text in enumerate(response_set.responses):
-                verdicts = one.verdicts[index] if one.verdicts else ()
-                rows.append(
-                    {
-                        "cell_hash": self.cell_hash,
-                        "step": step,
-                        "prompt_id": response_set.prompt_id,
-                        "sample_index": index,
-                        "text": text,
-                        "text_hash": text_hash(text),
-                        "rubric_id": text_hash(rubric_text.text),
-                        "rubric": rubric_text.text,
-                        "verdicts": [v.reason or v.value for v in verdicts],
-                        "score": one.scores[index].value,
-                        "score_reason": one.scores[index].reason,
-                        "reward": group[index],
-                    }
-                )
-        return rows
+        sampled = [
+            (one.prompt_id, index, text) for one in sets for index, text in enumerate(one.responses)
+        ]
+        return [
+            {
+                "cell_hash": self.cell_hash,
+                "step": step,
+                "prompt_id": prompt_id,
+                "sample_index": index,
+                "text": text,
+                "text_hash": text_hash(text),
+                **said,
+                "score": score.value,
+                "score_reason": score.reason,
+                "reward": reward,
+            }
+            for (prompt_id, index, text), said, score, reward in zip(
+                sampled, scored.lineage, scored.scores, rewards, strict=True
+            )
+        ]
+
+
+@dataclass(frozen=True, kw_only=True)
+class PolicyRollout(SetRollout):
+    """Scores each set with one rubric.
+
+    Attributes:
+        writer: writes the rubric of each set.
+        judging: how rubrics are read and applied; its limits hold for each step.
+    """
+
+    writer: RubricWriter
+    judging: Judging
+
+    def score_sets(
+        self, step: int, sets: Sequence[ResponseSet], seeds: Sequence[int]
+    ) -> SetsScored:
+        """Write a rubric for each set and judge its responses by it."""
+        texts = self.writer.write(sets, seeds)
+        judged = self.judging.judge_sets(texts, sets, seeds)
+        everybodys = gathered(judged)  # limits hold for a step, whoever rolls it out
+        metrics = self.judging.check_rates(f"step {step}", everybodys)
+        metrics.update(_response_rates(everybodys))
+        lineage = [
+            {
+                "rubric_id": text_hash(text.text),
+                "rubric": text.text,
+                "verdicts": [v.reason or v.value for v in verdicts],
+            }
+            for text, one in zip(texts, judged, strict=True)
+            for verdicts in (one.verdicts or [()] * len(one.scores))
+        ]
+        return SetsScored([score for one in judged for score in one.scores], metrics, lineage)
 
 
 def reward_of(
