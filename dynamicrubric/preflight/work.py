@@ -25,6 +25,8 @@ from dynamicrubric.worlds.postcards.prompts import all_prompts
 
 ROLES: Final = ("policy", "generator")
 WARM_START: Final = "warm_start"
+TRAIN_REWARD: Final = "train_reward"
+"""The training of a reward model: the step `train_generator` of an arm that has one."""
 PACKED_TOKENS: Final = 8192
 """Of a packed pass on a GPU (`engines.verifier.GPU_BUDGET`; a test says that it is)."""
 
@@ -56,7 +58,10 @@ def planned_work(config: Config, plan: Plan, lengths: Lengths) -> tuple[Work, ..
         for work in _cell_work(cell, num_prompts(config), config.world.num_anchors, lengths):
             before = found.get(work.step)
             found[work.step] = total_work((before, work), work.step) if before else work
-    order = ("sample_responses", "train_generator", "train_policy", "evaluate_round")
+    order = (
+        *("sample_responses", "train_generator", TRAIN_REWARD),
+        *("train_policy", "evaluate_round"),
+    )
     return (*_warm_starts(config, lengths), *(found[step] for step in order if step in found))
 
 
@@ -91,6 +96,7 @@ def _cell_work(
     # An oracle's reward is the true quality, and other scores take no verdicts.
     items = 0 if evaluator == "oracle" or evaluator in SCORED else recipe.rubrics.max_items
     policy, generator = recipe.policy_training, recipe.generator_training
+    reward = recipe.reward_training
     if policy is not None:
         yield _work("sample_responses", lengths, policy=prompts[0] * size)
     kept = sum(prompts) if evaluator in KEEPS_RUBRICS and recipe.round == 1 else 0
@@ -105,6 +111,9 @@ def _cell_work(
             rubrics=group,
             items=items,
         )
+    if reward is not None:  # both texts of each pair
+        texts = 2 * reward.steps * reward.batch_size
+        yield Work(TRAIN_REWARD, 1, 0, texts * lengths.rewarded, 0, 0)
     if policy is not None:
         sets = policy.steps * policy.prompts_per_step
         yield _work(

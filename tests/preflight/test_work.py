@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from dynamicrubric.config import Config
+from dynamicrubric.config import Config, resolve_arm
 from dynamicrubric.preflight.facts import Work
 from dynamicrubric.preflight.lengths import Lengths
 from dynamicrubric.preflight.work import (
@@ -195,3 +195,15 @@ def test_broken_records_count_for_nothing(tmp_path: Path) -> None:
 def test_plan_is_counted_before_its_files_are_there() -> None:
     plan = countable_plan(smollm2(run=["coevolved", "frozen"], seeds=[1, 2], rounds=2))
     assert (len(plan.cells), len(plan.starts)) == (8, 2)
+
+
+def test_training_of_a_reward_model_reads_both_texts_of_each_pair() -> None:
+    config = smollm2(run=["scalar"], rounds=2)
+    lengths = LENGTHS._replace(rewarded=40)
+    found = {one.step: one for one in planned_work(config, countable_plan(config), lengths)}
+    settings = resolve_arm(config, "scalar").reward_model
+    assert settings is not None
+    pairs = settings.steps * settings.batch_size
+    assert (found["train_reward"].runs, found["train_reward"].tokens_read) == (1, 2 * pairs * 40)
+    assert "train_generator" not in found
+    assert found["train_policy"].verdicts == 0
