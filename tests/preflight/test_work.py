@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from dynamicrubric.config import Config, resolve_arm
+from dynamicrubric.enginesettings import Vllm
 from dynamicrubric.preflight.facts import Work
 from dynamicrubric.preflight.lengths import Lengths
 from dynamicrubric.preflight.work import (
@@ -179,6 +180,23 @@ def test_time_is_unknown_after_runs_of_another_model_or_of_other_lengths(tmp_pat
     backbone = config.backbone.model_copy(update={"checkpoint": "another/model"})
     earlier_run(tmp_path / "model", config.model_copy(update={"backbone": backbone}))
     assert measured_rates(config, tmp_path / "model") == {}
+
+
+def test_time_is_unknown_after_runs_on_another_engine(tmp_path: Path) -> None:
+    config = smollm2()
+    earlier_run(tmp_path, config)
+    vllm = Vllm(kind="vllm", dtype="bfloat16", max_model_len=1024)
+    policy = config.recipe.policy.model_copy(update={"engine": vllm})
+    recipe = config.recipe.model_copy(update={"policy": policy})
+    elsewhere = config.model_copy(update={"recipe": recipe})
+    assert measured_rates(config, tmp_path) != {}
+    assert measured_rates(elsewhere, tmp_path) == {}
+    sampling = {"temperature": 1.0, "min_p": 0.05, "max_tokens": 64}
+    record(
+        tmp_path / "data/runs/vllm/responses", "sample_responses", 56.0,
+        responses_per_set=4, sampling=sampling, engine=vllm.model_dump(mode="json"),
+    )  # fmt: skip
+    assert measured_rates(elsewhere, tmp_path) == {"sample_responses": [4.0]}
 
 
 def test_broken_records_count_for_nothing(tmp_path: Path) -> None:

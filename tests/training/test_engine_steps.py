@@ -251,4 +251,3 @@ def test_judge_that_rates_by_rubrics_shares_the_child_that_writes_them(
     engines = evaluate(world, recipe, world.folder("generator"), out, places)
     assert {one["role"] for one in engines} == {"policy", "generator", "verifier"}
     assert starts.read_text().split() == ["started"]
-    assert pd.read_parquet(out / "rubrics.parquet")["valid"].any(), "they are kept to the form"

@@ -19,6 +19,7 @@ from dynamicrubric.engines.reward import load_reward_model
 from dynamicrubric.evaluators.build import build_evaluator
 from dynamicrubric.evaluators.judging import ResponseSet
 from dynamicrubric.evaluators.spec import EvaluatorSpec
+from dynamicrubric.training import reward_model
 from dynamicrubric.worlds.prepared import load_prepared
 
 sys.path.insert(0, str(Path(__file__).parent))
@@ -124,3 +125,29 @@ def test_reward_model_over_a_base_is_an_adapter_with_its_head(
     assert (engine["role"], engine["checkpoint"]) == expected
     assert all(score.is_scored for one in scored for score in one.scores)
     assert len({score.value for one in scored for score in one.scores}) > 1
+
+
+def test_killed_training_of_an_adapter_that_rewards_ends_with_the_same_bytes(
+    world: LanguageWorld,
+) -> None:
+    training = REWARD | {"steps": 4, "batch_size": 2}
+    arm = scored_arm("scalar") | {"reward_training": training, "every": 1}
+    whole = world.train("generator", "reward_whole", start="generator", **arm)
+    keep = reward_model._Lineage.on_log
+
+    class KilledError(Exception):
+        """What stands for a kill."""
+
+    def killed(self: Any, args: Any, state: Any, *rest: Any, **fields: Any) -> None:
+        if state.global_step == 3:
+            raise KilledError
+        keep(self, args, state, *rest, **fields)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(reward_model._Lineage, "on_log", killed)
+        with pytest.raises(KilledError):
+            world.train("generator", "reward_killed", start="generator", **arm)
+    again = world.train("generator", "reward_killed", start="generator", **arm)
+    name = "adapter_model.safetensors"
+    assert (again / name).read_bytes() == (whole / name).read_bytes()
+    assert len(pd.read_parquet(again / "rollouts.parquet")) == 8
