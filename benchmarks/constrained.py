@@ -87,6 +87,13 @@ def main(
     engine = open_engine(base, adapter, dtype)
     shown = [(row.prompt, shown_of(row, responses, letters)) for row in read_rows(texts, letters)]
     shown = [(prompt, own) for prompt, own in shown if len(own) == responses][:prompts]
+    if not shown:
+        raise UserError(
+            doing="reading prompts to write rubrics for",
+            got=f"none with {responses} responses in {', '.join(texts)}",
+            expected="at least one with so many",
+            remedy="lower --responses, or name another file in --texts",
+        )
     requests = [
         GenerateRequest(engine.tokenizer.generator_prompt(prompt, own), derive_seed("form", place))
         for place, (prompt, own) in enumerate(shown)

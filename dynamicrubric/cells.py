@@ -40,7 +40,10 @@ class RubricSettings(Grown):
     """How rubrics are written, in training and in measurement."""
 
     later: ClassVar = frozenset(
-        {"weights", "engine", "reward_model", "judge_texts", "orders", "constrained"}
+        {
+            *("weights", "engine", "reward_model", "reward_content"),
+            *("judge_texts", "orders", "constrained"),
+        }
     )
     evaluator: EvaluatorKind
     min_items: Annotated[int, Field(ge=1)]
@@ -51,8 +54,11 @@ class RubricSettings(Grown):
     """What writes them, but for the rollouts of the generator's own training."""
     reward_model: str = ""
     """The checkpoint of a reward model that is not trained here."""
+    reward_content: str = ""
+    """Hash of its files, where it is a folder."""
     judge_texts: str = ""
-    """Hash of what a language model that rates is asked with."""
+    """Hash of the texts that a language model that rates, or a reward model, reads around the
+    responses."""
     orders: Annotated[int, Field(ge=1)] = 1
     """In how many orders the set is shown, likewise."""
     constrained: bool = False

@@ -24,8 +24,8 @@ class RewardModelConfig(Section):
 
     checkpoint: Annotated[str, Field(max_length=500)] = ""
     """A folder, or `hub:owner/name[@revision]`; empty: it is trained in round 1, on all pairs of
-    the training prompts' anchor lists. Of a checkpoint the name alone is part of a cell's
-    identity."""
+    the training prompts' anchor lists. A folder's content is part of a cell's identity;
+    of a model of the hub its name alone, so name a revision."""
     steps: Annotated[int, Field(ge=0, le=1_000_000)] = 0
     """Optimiser steps of that training."""
     batch_size: Annotated[int, Field(ge=0, le=4096)] = 0

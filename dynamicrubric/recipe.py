@@ -342,7 +342,8 @@ class RecipeConfig(Grown):
 
     @model_validator(mode="after")
     def _there_is_a_generator_to_constrain(self) -> Self:
-        if self.generator.constrained and self.evaluator in ("oracle", "rule_based"):
+        writes = self.evaluator == "dynamic" or self.evaluator in KEEPS_RUBRICS
+        if self.generator.constrained and not writes:
             raise ValueError(
                 f"generator.constrained is true with evaluator {self.evaluator!r}, which has no "
                 "generator: it can only be false"

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 from dynamicrubric.cells import (
     CellRecipe,
     EvaluationSettings,
@@ -14,7 +16,9 @@ from dynamicrubric.cells import (
 from dynamicrubric.config import EvaluationConfig, GeneratorConfig, RecipeConfig
 from dynamicrubric.evaluatorkinds import RATED, WITH_REWARD_MODEL
 from dynamicrubric.prompts.judges import judge_texts_hash
+from dynamicrubric.prompts.roles import reward_set_text_hash
 from dynamicrubric.versions import STEP_VERSIONS
+from dynamicrubric.worlds.language.sources import folder_content
 
 
 def cell_recipe(
@@ -44,7 +48,8 @@ def cell_recipe(
             weights=arm.weights,
             engine=arm.generator.engine,
             reward_model=_reward_checkpoint(arm),
-            judge_texts=judge_texts_hash() if arm.evaluator in RATED else "",
+            reward_content=_reward_content(arm),
+            judge_texts=_judge_texts(arm),
             orders=arm.generator.orders,
             constrained=arm.generator.constrained,
         ),
@@ -111,6 +116,23 @@ def _policy_training(arm: RecipeConfig) -> PolicyTraining:
 def _reward_checkpoint(arm: RecipeConfig) -> str:
     has = arm.evaluator in WITH_REWARD_MODEL and arm.reward_model is not None
     return arm.reward_model.checkpoint if has and arm.reward_model else ""
+
+
+def _reward_content(arm: RecipeConfig) -> str:
+    """Return a hash of a reward model in a folder: another one by the same name is another arm."""
+    folder = Path(_reward_checkpoint(arm) or "-")
+    return folder_content(folder) if folder.is_dir() else ""
+
+
+def _judge_texts(arm: RecipeConfig) -> str:
+    """Return a hash of what a language model is asked with in place of a verifier's question.
+
+    In the embedded world a reward model reads a set in frames of control tokens, and no text.
+    """
+    if arm.evaluator in RATED:
+        return judge_texts_hash()
+    in_words = arm.evaluator == "scalar_set" and arm.verifier.kind == "language_model"
+    return reward_set_text_hash() if in_words else ""
 
 
 def _reward_training(arm: RecipeConfig) -> RewardTraining | None:

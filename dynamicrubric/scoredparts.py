@@ -41,6 +41,8 @@ def spec_of(cell: CellRecipe, generator_dir: Path) -> EvaluatorSpec | None:
         "generator": str(generator_dir) if kind in KEEPS_RUBRICS else None,
         "generator_engine": rubrics.engine,
         "sampling": rubrics.sampling,
+        "constrained": rubrics.constrained and kind in KEEPS_RUBRICS,
+        "weights": rubrics.weights,
         "min_items": rubrics.min_items,
         "max_items": rubrics.max_items,
         "verifier": cell.verifier,

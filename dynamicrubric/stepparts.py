@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from dynamicrubric.enginesettings import OpenAI
-from dynamicrubric.evaluatorkinds import SCORED
+from dynamicrubric.evaluatorkinds import KEEPS_RUBRICS, SCORED
 from dynamicrubric.plan import (
     CellRecipe,
     EvaluationSettings,
@@ -383,6 +383,16 @@ def writer_of(
         return KeptWriter.load(generator_dir)
     writer = dynamic_writer(cell, generator_dir, engines)
     return KeptWriter.write_once(prompts or {}, writer, _rubric_seeds(cell, prompts or {}))
+
+
+def writes_when_measured(cell: CellRecipe) -> bool:
+    """Say whether a round's evaluation samples from a generator: kept rubrics are only read.
+
+    A folder that keeps rubrics may hold no checkpoint, and one in a generator's place may hold a
+    reward model.
+    """
+    evaluator = cell.rubrics.evaluator
+    return evaluator == "dynamic" or (evaluator in KEEPS_RUBRICS and cell.round == 0)
 
 
 def _rubric_seeds(cell: CellRecipe, prompts: Mapping[str, str]) -> dict[str, int]:

@@ -35,6 +35,7 @@ from dynamicrubric.stepparts import (
     with_kl,
     write_sets,
     writer_of,
+    writes_when_measured,
 )
 from dynamicrubric.worlds.base import POSTCARDS, world_named
 from dynamicrubric.worlds.prepared import PreparedData, load_prepared
@@ -282,8 +283,9 @@ def evaluate_round(
     cell = parse_recipe(recipe)
     prepared = load_prepared(Path(prepared_dir))
     with engines_of(prepared, engines) as opened:
-        if cell.rubrics.constrained:  # or the policy's vLLM child could not serve the generator
-            opened.make_room(cell.rubrics.engine, Path(generator_dir), constrained=True)
+        if writes_when_measured(cell):  # or the policy's vLLM child could not serve the generator
+            written = cell.rubrics
+            opened.make_room(written.engine, Path(generator_dir), constrained=written.constrained)
         sets = _heldout_sets(cell, prepared, Path(policy_dir), Path(start_policy_dir), opened)
         before = None if before_dir is None else Path(before_dir)
         _measure(cell, prepared, sets, Path(generator_dir), before, opened, Path(out_dir))

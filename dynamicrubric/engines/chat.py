@@ -89,10 +89,16 @@ def chat_frame(tokenizer: PreTrainedTokenizerFast, **options: Any) -> ChatFrame:
 def closed_frame(tokenizer: PreTrainedTokenizerFast) -> ChatFrame:
     """Derive the frame of whole conversations: for a model that reads one and answers nothing.
 
+    Checked on conversations that end in an answer too, which nobody else renders.
+
     Raises:
         UserError: see `chat_frame`.
     """
-    return chat_frame(tokenizer, add_generation_prompt=False)
+    options = {"add_generation_prompt": False}
+    frame = chat_frame(tokenizer, **options)
+    for probe in PROBES:
+        _check(frame, tokenizer, (*probe, ("assistant", "It is 4.\n\n- so: 2 + 2")), options)
+    return frame
 
 
 def template_ids(

@@ -147,6 +147,7 @@ class Engines:
             UserError: there is no base.
         """
         tokenizer = load_tokenizer(self.models.base_folder)
+        self.note(self.models.identity("generator"))
         return Sampler(TransformersEngine(self.models.base(), tokenizer), tokenizer)
 
     def make_room(
@@ -197,6 +198,7 @@ class Engines:
             budget = GPU_BUDGET if model.device.type == "cuda" else CPU_BUDGET
             rater = IdRater(ModelNextTokens(model, tokenizer.pad_id, budget), tokenizer, floor)
             check_alone_and_together(rater, 4 * TOLERANCES[model.dtype])  # of a scale of 1 to 5
+            self.note(self.models.identity("verifier", answers="ratings"))
             return rater
         # No band is measured: a rating has none.
         opened = self.verifier(settings.model_copy(update={"undecided_band": 0.0}))

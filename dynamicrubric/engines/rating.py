@@ -203,11 +203,18 @@ def check_alone_and_together(rater: IdRater, tolerance: float) -> None:
     alone = [loose.rate([probe])[0] for probe in probes]
     for one, other in zip(together, alone, strict=True):
         a, b = one.rating.mean, other.rating.mean
-        if a is not None and b is not None and not abs(a - b) <= tolerance:
+        if a is None and b is None:
+            continue
+        if a is None or b is None or not abs(a - b) <= tolerance:
             raise InstrumentError(
-                f"the judge rates one response {a:.4g} in a batch and {b:.4g} alone: its attention "
-                "is none that this engine can pad. Use another engine for it"
+                f"the judge rates one response {_shown(one.rating)} in a batch and "
+                f"{_shown(other.rating)} alone: its attention is none that this engine can pad. "
+                "Use another engine for it"
             )
+
+
+def _shown(rating: Rating) -> str:
+    return f"not ({rating.reason})" if rating.mean is None else f"{rating.mean:.4g}"
 
 
 def rating_of_tokens(

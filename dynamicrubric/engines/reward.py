@@ -74,10 +74,12 @@ class RewardModel:
     Attributes:
         model: a sequence classifier with one label, in evaluation mode.
         prompts: renders what it reads.
+        folder: its checkpoint.
     """
 
     model: PreTrainedModel
     prompts: RewardPrompts
+    folder: Path
 
     @property
     def context(self) -> int:
@@ -136,7 +138,7 @@ def load_reward_model(name: str, models: Models) -> RewardModel:
         model = new_classifier(folder, torch.float32)
     settle_pad(model, tokenizer)
     cast("Any", model).to("cuda" if torch.cuda.is_available() else "cpu")
-    return RewardModel(model.eval(), RewardPrompts(tokenizer))
+    return RewardModel(model.eval(), RewardPrompts(tokenizer), folder)
 
 
 def new_classifier(folder: Path, dtype: torch.dtype) -> PreTrainedModel:

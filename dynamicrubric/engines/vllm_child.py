@@ -33,6 +33,8 @@ MAX_MESSAGE_BYTES = 1 << 30
 _PROGRESS_SECONDS = 1.0
 _CPU_BATCH_TOKENS = 4096
 _GPU_SHARE = 0.01
+GPU_BATCH_TOKENS = 8192
+GPU_BATCH_ROWS = 256
 _LENGTH = struct.Struct(">I")
 _MODEL_FILES = (".safetensors", ".json", ".jinja", ".model", ".txt")
 _NOT_THE_MODEL = frozenset(
@@ -205,6 +207,10 @@ class _Engine:
 def platform_arguments(arguments: Mapping[str, Any]) -> dict[str, Any]:
     """Return vLLM's arguments: on a GPU with room for others, on a CPU without chunked prefill.
 
+    What runs at once on a GPU is said, since vLLM's own choice is twice as many tokens and four
+    times as many sequences on one of 70 GiB and more (engine/arg_utils.py, get_batch_defaults), and
+    `dynamicrubric preflight` counts their memory.
+
     vLLM 0.32 refuses a GPU of which less than `gpu_memory_utilization` is free, 0.92 by default
     (v1/worker/utils.py, request_memory). A step holds a model of its own there, and with the
     cache's size given the share decides nothing else.
@@ -215,7 +221,8 @@ def platform_arguments(arguments: Mapping[str, Any]) -> dict[str, Any]:
     from vllm.platforms import current_platform
 
     if not current_platform.is_cpu():
-        return {**arguments, "gpu_memory_utilization": _GPU_SHARE}
+        batch = {"max_num_batched_tokens": GPU_BATCH_TOKENS, "max_num_seqs": GPU_BATCH_ROWS}
+        return {**arguments, **batch, "gpu_memory_utilization": _GPU_SHARE}
     budget = max(_CPU_BATCH_TOKENS, arguments["max_model_len"])  # a prompt goes in whole
     whole = {"enable_chunked_prefill": False, "max_num_batched_tokens": budget}
     return {**arguments, **whole}

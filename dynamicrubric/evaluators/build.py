@@ -61,12 +61,14 @@ def build_evaluator(
 
 
 def _rubric_evaluator(parts: Parts) -> Evaluator:
+    # The writer first: a vLLM child that is started for it serves the verifier too.
     spec = parts.spec
-    verifier = MeteredVerifier(parts.world.verifier(spec.verifier, parts.opened()))
     if spec.kind == "dynamic":
         writer, engine = generator_writer(parts)
+        verifier = MeteredVerifier(parts.world.verifier(spec.verifier, parts.opened()))
         return RubricEvaluator(spec.label, True, writer, judging(spec, verifier), engine, verifier)
     once, meter = prompt_writer(parts)
+    verifier = MeteredVerifier(parts.world.verifier(spec.verifier, parts.opened()))
     return RubricEvaluator(spec.label, False, once, judging(spec, verifier), meter, verifier)
 
 
@@ -129,15 +131,17 @@ def _rated(parts: Parts) -> Evaluator:
             got=f"verifier.kind {spec.verifier.kind!r} with kind {spec.kind!r}",
             expected="'language_model': a program gives no ratings",
         )
+    if spec.kind == "static_implicit":  # its writer first, as above
+        once, meter = prompt_writer(parts)
+        rubrics = PromptRubrics(once, _reading(spec), meter)
+        return ImplicitEvaluator(parts.opened().rater(spec.verifier), rubrics, spec.label)
     rater = parts.opened().rater(spec.verifier)
     if spec.kind == "geval":
         return GEvalEvaluator(rater, spec.label)
     if spec.kind == "flask":
         return FlaskEvaluator(rater, spec.num_skills, spec.label)
-    if spec.kind == "pairwise":
-        return PairwiseEvaluator(rater, spec.label)
-    once, meter = prompt_writer(parts)
-    return ImplicitEvaluator(rater, PromptRubrics(once, _reading(spec), meter), spec.label)
+    assert spec.kind == "pairwise", f"{spec.kind} is not rated"
+    return PairwiseEvaluator(rater, spec.label)
 
 
 def _reading(spec: EvaluatorSpec) -> Judging:
@@ -156,7 +160,9 @@ def _scalar(parts: Parts) -> Evaluator:
             expected="the folder of one, or its name on the hub",
             remedy="train one: the arm `scalar` of a study does in its first round",
         )
-    model = load_reward_model(spec.reward_model, parts.opened().models)
+    models = parts.opened().models
+    model = load_reward_model(spec.reward_model, models)
+    parts.opened().note(models.identity("reward_model", model.folder))
     return ScalarEvaluator(model, spec.label, spec.kind in SEES_SET)
 
 

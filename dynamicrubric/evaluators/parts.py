@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from dynamicrubric.engines.base import Generation
+from dynamicrubric.engines.base import Constrained, Generation
 from dynamicrubric.enginesettings import InProcess, OpenAI
 from dynamicrubric.errors import UserError
 from dynamicrubric.evaluators.base import Cost
@@ -17,6 +17,7 @@ from dynamicrubric.evaluators.rubricscores import PromptWriter
 from dynamicrubric.evaluators.spec import EvaluatorSpec
 from dynamicrubric.evaluators.writers import DynamicWriter, KeptWriter
 from dynamicrubric.prompts.roles import generator_messages
+from dynamicrubric.rubrics import rubric_schema
 from dynamicrubric.worlds.base import World
 from dynamicrubric.worlds.prepared import PreparedData
 
@@ -126,11 +127,14 @@ def generator_writer(parts: Parts) -> tuple[DynamicWriter, MeteredEngine]:
         return DynamicWriter(meter, None, spec.sampling, ask=generator_messages), meter
     if spec.generator is not None:
         folder = existing_folder(spec.generator, f"the generator of {spec.label!r}")
-        engine, tokenizer = opened.sampler("generator", spec.generator_engine, folder)
+        engine, tokenizer = opened.sampler(
+            "generator", spec.generator_engine, folder, constrained=spec.constrained
+        )
     else:
         _check_in_process(spec)
         engine, tokenizer = opened.base_sampler()
-    meter = MeteredEngine(engine)
+    schema = rubric_schema(min_items=spec.min_items, max_items=spec.max_items)
+    meter = MeteredEngine(Constrained(engine, schema) if spec.constrained else engine)
     return DynamicWriter(meter, tokenizer.generator_prompt, spec.sampling), meter
 
 

@@ -6,7 +6,7 @@ from typing import Annotated, Final, Literal, Self
 
 from pydantic import Field, model_validator
 
-from dynamicrubric.enginesettings import IN_PROCESS, GeneratorEngine
+from dynamicrubric.enginesettings import IN_PROCESS, GeneratorEngine, OpenAI
 from dynamicrubric.evaluatorkinds import WITH_REWARD_MODEL
 from dynamicrubric.recipe import RubricWeights, Sampling, VerifierConfig
 from dynamicrubric.settings import Section
@@ -62,6 +62,8 @@ class EvaluatorSpec(Section):
     """What samples the generator."""
     sampling: Sampling = DEFAULT_SAMPLING
     """How rubrics are sampled."""
+    constrained: bool = False
+    """Whether they are kept to the form of a rubric, token by token; not by an endpoint."""
     min_items: Annotated[int, Field(ge=1, le=64)] = 1
     max_items: Annotated[int, Field(ge=1, le=64)] = 8
     weights: RubricWeights = "written"
@@ -93,6 +95,16 @@ class EvaluatorSpec(Section):
                     f"{key} is {getattr(self, key)!r} with kind {self.kind!r}; it is of "
                     f"{', '.join(sorted(kinds))} alone"
                 )
+        if self.constrained and isinstance(self.generator_engine, OpenAI):
+            raise ValueError(
+                "constrained is true with generator_engine.kind 'openai', whose endpoints keep "
+                "nothing to a grammar that can be relied on: it can only be false"
+            )
+        if self.constrained and self.kind not in WITH_RUBRIC:
+            raise ValueError(
+                f"constrained is true with kind {self.kind!r}; it is of "
+                f"{', '.join(sorted(WITH_RUBRIC))} alone"
+            )
         if self.min_items > self.max_items:
             raise ValueError(f"min_items {self.min_items} is above max_items {self.max_items}")
         return self

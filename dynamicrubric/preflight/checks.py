@@ -27,6 +27,7 @@ from dynamicrubric.preflight.roles import (
     context_checks,
     judging_checks,
     ready_checks,
+    reward_checks,
     served_checks,
 )
 from dynamicrubric.preflight.storage import TEXTS, planned_storage, shown_gb
@@ -79,7 +80,8 @@ def preflight(config: Config, name: str, device: Device, root: Path) -> Report:
         *model.checks,
         # A small model is made to fit its texts.
         *(context_checks(arms, model.size.context) if model.size and not _is_small(config) else ()),
-        *(cache_checks(arms, config.runtime, model.size.cache_bytes) if model.size else ()),
+        *(cache_checks(arms, config.runtime, model.size) if model.size else ()),
+        *reward_checks(arms, None if _is_small(config) or not model.size else model.size.context),
         *judging_checks(arms),
         *_device(config, model.size, device),
         *_memory(config, arms, model.size, phases, device),

@@ -17,6 +17,8 @@ Level = Literal["ok", "note", "problem"]
 """A problem is what cannot run; a note is worth knowing."""
 
 GIB: Final = 2**30
+DTYPE_BYTES: Final = {"float32": 4, "bfloat16": 2, "float16": 2}
+"""Of a number of each format."""
 PARTS: Final = ("process", "served", "base", "policy", "generator", "training", "highest")
 """Of a phase's total: what it holds, and the highest of its moments."""
 _UNITS: Final = 100

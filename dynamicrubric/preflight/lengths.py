@@ -7,6 +7,7 @@ from math import ceil
 from typing import Final, NamedTuple
 
 from dynamicrubric.config import Config, LanguageConfig, RecipeConfig
+from dynamicrubric.evaluatorkinds import WITH_REWARD_MODEL
 from dynamicrubric.worlds.postcards.prompts import all_prompts
 
 LETTERS_PER_TOKEN: Final = 3.0
@@ -16,6 +17,13 @@ FRAME_TOKENS: Final = 64
 """Most tokens of a chat frame around one message (a Llama 3 system turn with dates has 40)."""
 MAX_CRITERION_LETTERS: Final = 300
 """Of a valid criterion (`rubrics.parse_rubric`)."""
+_JUDGES: Final = {
+    "geval": "geval",
+    "flask": "flask",
+    "pairwise": "pairwise",
+    "static_implicit": "implicit",
+}
+"""The text that a rated evaluator asks with; all others ask a verifier."""
 _POSTCARD_LETTERS: Final = 160  # about forty words of them
 
 
@@ -31,6 +39,7 @@ class Lengths(NamedTuple):
         asked: the questions of one rubric, as it reads them behind these.
         warm_policy: a text of the policy's warm start; 0 where there is none.
         warm_generator: a text of the generator's.
+        rewarded: what a reward model reads of one response; 0 where there is none.
     """
 
     policy_in: int
@@ -41,6 +50,7 @@ class Lengths(NamedTuple):
     asked: int
     warm_policy: int
     warm_generator: int
+    rewarded: int = 0
 
 
 def longest_texts(config: Config, recipe: RecipeConfig) -> Lengths:
@@ -60,6 +70,7 @@ def longest_texts(config: Config, recipe: RecipeConfig) -> Lengths:
             asked=0,
             warm_policy=prompt + 4 + card,
             warm_generator=prompt + 4 + size * (card + 2) + recipe.generator.max_tokens,
+            rewarded=_rewarded(recipe, prompt + 4, max(written, card) + 2, world.num_anchors),
         )
     prompt = FRAME_TOKENS + _tokens(world.max_prompt_letters)
     asked = prompt + _tokens(_letters_of("generator"))
@@ -69,16 +80,32 @@ def longest_texts(config: Config, recipe: RecipeConfig) -> Lengths:
         recipe.generator.max_tokens, recipe.max_rubric_items * _tokens(MAX_CRITERION_LETTERS)
     )
     answer = max(written, _tokens(world.max_response_letters))
+    judged = prompt + _tokens(_letters_of(_JUDGES.get(recipe.evaluator, "verifier"))) + answer
+    if recipe.evaluator == "pairwise":  # it reads two
+        judged += answer
+    if recipe.evaluator == "static_implicit":  # it reads a whole rubric
+        judged += criteria + recipe.max_rubric_items * _tokens(len("- (5) \n"))
+    listed = _tokens(len("Response 9:\n\n\n")) + answer
+    texts = _tokens(_letters_of("reward_set")) if recipe.evaluator == "scalar_set" else 0
     return Lengths(
         policy_in=prompt,
         policy_out=written,
         generator_in=asked + (shown if recipe.evaluator == "dynamic" else 0),
         generator_out=recipe.generator.max_tokens,
-        judged=prompt + _tokens(_letters_of("verifier")) + answer,
+        judged=judged,
         asked=criteria + recipe.max_rubric_items * FRAME_TOKENS,
         warm_policy=0,
         warm_generator=asked + warm + FRAME_TOKENS * recipe.max_rubric_items,
+        rewarded=_rewarded(recipe, prompt + texts, listed, world.num_anchors),
     )
+
+
+def _rewarded(recipe: RecipeConfig, prompt: int, answer: int, num_anchors: int) -> int:
+    """Return what a reward model reads at most: the response, and the set or the list it is of."""
+    if recipe.evaluator not in WITH_REWARD_MODEL:
+        return 0
+    shown = max(recipe.responses_per_set, num_anchors) if recipe.evaluator == "scalar_set" else 0
+    return prompt + (shown + 1) * answer
 
 
 def _tokens(letters: int) -> int:

@@ -13,18 +13,19 @@ from typing import Final
 from dynamicrubric.config import Config, PretrainedConfig, RecipeConfig
 from dynamicrubric.engines.meta import ModelSize
 from dynamicrubric.engines.packing import room_behind
+from dynamicrubric.engines.reward import MAX_BATCH_TOKENS as REWARD_TOKENS
 from dynamicrubric.engines.transformers import MAX_BATCH_LOGITS, MAX_BATCH_ROWS, MAX_BATCH_TOKENS
 from dynamicrubric.engines.verifier import GPU_BUDGET
+from dynamicrubric.engines.vllm_child import GPU_BATCH_ROWS, GPU_BATCH_TOKENS
 from dynamicrubric.enginesettings import Vllm, VllmVerifier
-from dynamicrubric.evaluatorkinds import KEEPS_RUBRICS
-from dynamicrubric.preflight.facts import GIB, Phase
+from dynamicrubric.evaluatorkinds import KEEPS_RUBRICS, RATED, SCORED, WITH_REWARD_MODEL
+from dynamicrubric.preflight.facts import DTYPE_BYTES, GIB, Phase
 from dynamicrubric.preflight.lengths import Lengths
-from dynamicrubric.preflight.work import num_prompts
+from dynamicrubric.preflight.work import TRAIN_REWARD, num_prompts
 
 FLOAT32: Final = 4
-DTYPE_BYTES: Final = {"float32": 4, "bfloat16": 2, "float16": 2}
-VLLM_TOKENS: Final = 8192
-"""Tokens that vLLM runs at once on a GPU unless told otherwise (`max_num_batched_tokens`)."""
+VLLM_LOGIT_BYTES: Final = 3 * 4
+"""A logit in vLLM's sampler on top of the model's own: float32, its softmax and its log-softmax."""
 PROBE_TOKENS: Final = 257
 """Longest prompt that a probe of vLLM's weights is compared on."""
 ADAM_BYTES: Final = 8
@@ -37,6 +38,8 @@ turns it into the model's number format on top."""
 LOGPROB_BYTES: Final = 3 * 4
 """A logit in `engines.transformers.sequence_logprobs`, on top of the model's own: float32, divided
 by the temperature, and its log-softmax."""
+RATING_BYTES: Final = 2 * 8
+"""A logit of a rating on top of the model's own: float64, and less its logarithm of the sum."""
 QUESTION_TOKENS: Final = 256
 """More than a criterion and the frame around it take."""
 HEAD_TILE: Final = 4096 * 32768 * 4
@@ -68,6 +71,7 @@ class Memory:
             found.append(self._train_generator())
         elif self._keeps:
             found.append(self._write_rubrics())
+        found.append(self._train_reward())
         found += [self._train_policy(), self._evaluate()]
         return [phase for phase in found if phase is not None]
 
@@ -103,6 +107,36 @@ class Memory:
     def _keeps(self) -> bool:
         """Whether rubrics are written once and kept: in round 1, and in round 0 to measure P_0."""
         return self.recipe.evaluator in KEEPS_RUBRICS
+
+    @property
+    def _judge(self) -> tuple[str, ...]:
+        """The verifier, where a policy's responses are judged or rated by one."""
+        evaluator = self.recipe.evaluator
+        asks_none = evaluator == "oracle" or evaluator in SCORED - RATED
+        return () if asks_none else ("verifier",)
+
+    @property
+    def _reward_model(self) -> float:
+        """A reward model that scores, which takes the generator's place and shares no base.
+
+        Somebody's checkpoint is loaded in float32, and counts as if it had the backbone's size.
+        """
+        model = self.recipe.reward_model
+        if self.recipe.evaluator not in WITH_REWARD_MODEL or model is None:
+            return 0.0
+        if model.checkpoint:
+            return self.size.num_params * FLOAT32
+        return self._base + self._role
+
+    def _train_reward(self) -> Phase | None:
+        """Return the training of a reward model: a pair's two texts are rows of one pass."""
+        model = self.recipe.reward_model
+        trained = self.recipe.evaluator in WITH_REWARD_MODEL and model and not model.checkpoint
+        if model is None or not trained:
+            return None
+        passed = self._pass(2 * model.batch_size, self.lengths.rewarded, 0)
+        moments = {"forward and backward": passed}
+        return Phase(TRAIN_REWARD, self._base, 0.0, self._role, self._training, moments)
 
     def _warm_start(self, role: str) -> Phase | None:
         settings = getattr(self.config.warm_start, role)
@@ -169,12 +203,12 @@ class Memory:
                 if self._writes
                 else {}
             ),
-            **self._verdicts(1),
+            **self._scores(),
             "forward and backward": self._update(
                 policy.batch_size, self.lengths.policy_in, self.lengths.policy_out
             ),
         }
-        generator = self._role if self._writes else 0.0
+        generator = self._role if self._writes else self._reward_model
         return Phase(
             "train_policy",
             self._base,
@@ -182,7 +216,7 @@ class Memory:
             generator,
             self._training,
             moments,
-            served=self._served("verifier", *(("generator",) if self._writes else ())),
+            served=self._served(*self._judge, *(("generator",) if self._writes else ())),
         )
 
     def _evaluate(self) -> Phase:
@@ -192,11 +226,11 @@ class Memory:
         moments = {
             **self._write("policy", sets * self._set_size),
             **(self._write("generator", sets if self._writes else heldout) if loads else {}),
-            **self._verdicts(1),
+            **self._scores(),
             "log-probabilities": self._logprobs(),
         }
-        generator = self._role if loads else 0.0
-        served = self._served("policy", "verifier", *(("generator",) if loads else ()))
+        generator = self._role if loads else self._reward_model
+        served = self._served("policy", *self._judge, *(("generator",) if loads else ()))
         return Phase(
             "evaluate_round", self._base, 2 * self._role, generator, 0.0, moments, served=served
         )
@@ -212,7 +246,7 @@ class Memory:
         """Return what vLLM's children of a step hold; roles in one format share one.
 
         Weights, room for an adapter, the cache that `runtime` gives it, and a layer's activations
-        of as many tokens as run at once.
+        and the sampler's logits of as many tokens and sequences as run at once, in its own format.
         """
         engines = [getattr(self.recipe, role).engine for role in roles if self._in_vllm(role)]
         judges = self.recipe.verifier.kind == "language_model"
@@ -223,7 +257,8 @@ class Memory:
         return sum(
             (size.num_params + size.num_adapter_params) * DTYPE_BYTES[dtype]
             + self.config.runtime.vllm.kv_cache_gib * GIB
-            + VLLM_TOKENS * size.layer_bytes
+            + GPU_BATCH_TOKENS * size.layer_bytes * DTYPE_BYTES[dtype] / size.dtype_bytes
+            + GPU_BATCH_ROWS * size.vocab_size * (DTYPE_BYTES[dtype] + VLLM_LOGIT_BYTES)
             for dtype, _ in formats
         )
 
@@ -241,6 +276,24 @@ class Memory:
         prompts = rows * read * self.size.layer_bytes + self._mask(rows, read)
         sampler = rows * self.size.vocab_size * SAMPLER_BYTES
         return {f"sampling, {role}": cache + max(prompts, sampler)}
+
+    def _scores(self) -> dict[str, float]:
+        """Return what scores a policy's responses: verdicts, ratings or rewards, or nothing."""
+        evaluator, size = self.recipe.evaluator, self.size
+        if evaluator in WITH_REWARD_MODEL:
+            length = max(1, self.lengths.rewarded)
+            rows = max(1, REWARD_TOKENS // length)
+            return {"rewards": rows * length * size.layer_bytes + self._mask(rows, length)}
+        if not self._judge:
+            return {}
+        if evaluator not in RATED:
+            return self._verdicts(1)
+        if self._in_vllm("verifier"):
+            return {}
+        length = max(1, self.lengths.judged)
+        rows = max(1, GPU_BUDGET.tokens // length)
+        logits = rows * size.vocab_size * (size.dtype_bytes + RATING_BYTES)
+        return {"ratings": rows * length * size.layer_bytes + self._mask(rows, length) + logits}
 
     def _verdicts(self, num_rubrics: int) -> dict[str, float]:
         """Return a packed pass: its row's activations, and the largest block's scores in float32.

@@ -9,6 +9,7 @@ from typing import Final
 from dynamicrubric.config import Config, PretrainedConfig
 from dynamicrubric.preflight.facts import GIB, Phase
 from dynamicrubric.preflight.machine import Device
+from dynamicrubric.preflight.work import TRAIN_REWARD
 
 GPU_SHARE: Final = 0.9
 """Of a GPU's memory for tensors; the rest is for the CUDA context and for what the allocator cannot
@@ -47,6 +48,8 @@ def relief(config: Config, phase: Phase, have: float, need: Callable[[Config], P
         words.append("set backbone.dtype to bfloat16")
     if phase.step.startswith("warm_start"):
         words.append("lower the warm start's batch_size or world.max_shown_letters")
+    if phase.step == TRAIN_REWARD:
+        words.append("lower recipe.reward_model.batch_size")
     words.append(f"use a GPU of {ceil(phase.one / GPU_SHARE)} GiB or more for each task")
     words.append("shorten texts (max_tokens, world.max_prompt_letters)")
     return "; or ".join(words)
@@ -58,7 +61,8 @@ def _ways(config: Config, phase: Phase) -> Iterator[Way]:
     if phase.highest == "forward and backward":
         if not runtime.recompute_activations:
             yield "set runtime.recompute_activations", _with(config, recompute_activations=True)
-        if not phase.step.startswith("warm_start") and runtime.rows_per_pass != 1:
+        whole = phase.step == TRAIN_REWARD or phase.step.startswith("warm_start")
+        if not whole and runtime.rows_per_pass != 1:
             yield "set runtime.rows_per_pass to 1", _with(config, rows_per_pass=1)
     if phase.tasks > 1 and runtime.slots > 1:
         yield "lower runtime.slots to 1", _with(config, slots=1)

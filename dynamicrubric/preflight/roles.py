@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from math import ceil
-from typing import Final, NamedTuple
+from pathlib import Path
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from dynamicrubric.config import RecipeConfig, RuntimeConfig
 from dynamicrubric.engines.packing import room_behind
@@ -13,9 +14,13 @@ from dynamicrubric.engines.verifier import GPU_BUDGET
 from dynamicrubric.enginesettings import Vllm
 from dynamicrubric.errors import UserError
 from dynamicrubric.evaluatorkinds import KEEPS_RUBRICS, RATED, SCORED
+from dynamicrubric.hub.names import parse_hub_name
 from dynamicrubric.plan import Plan
-from dynamicrubric.preflight.facts import GIB, Check, of_arms
+from dynamicrubric.preflight.facts import DTYPE_BYTES, GIB, Check, of_arms
 from dynamicrubric.preflight.lengths import Lengths
+
+if TYPE_CHECKING:
+    from dynamicrubric.engines.meta import ModelSize
 
 ROLES: Final = ("policy", "generator", "verifier")
 
@@ -139,21 +144,28 @@ def _longest(arm: Arm, role: str) -> tuple[int, str]:
     return lengths.judged + thinking, "world.max_response_letters or world.max_prompt_letters"
 
 
-def cache_checks(arms: Arms, runtime: RuntimeConfig, token_bytes: float) -> Iterator[Check]:
+def cache_checks(arms: Arms, runtime: RuntimeConfig, size: ModelSize) -> Iterator[Check]:
     """Compare vLLM's cache with one text as long as it may be, without room for which it ends.
 
     Args:
         arms: the arms that are run.
         runtime: how large the cache is.
-        token_bytes: keys and values of one token.
+        size: the backbone, whose keys and values are of vLLM's format there.
     """
     engines = [
         getattr(arm.recipe, role).engine for arm in arms.values() for role in ROLES if arm.has(role)
     ]
-    longest = max((one.max_model_len for one in engines if isinstance(one, Vllm)), default=0)
-    need, have = longest * token_bytes / GIB, runtime.vllm.kv_cache_gib
-    if not longest:
+    needs = {
+        (
+            one.max_model_len * size.cache_bytes * DTYPE_BYTES[one.dtype] / size.dtype_bytes / GIB,
+            one.max_model_len,
+        )
+        for one in engines
+        if isinstance(one, Vllm)
+    }
+    if not needs:
         return
+    (need, longest), have = max(needs), runtime.vllm.kv_cache_gib
     found = (
         f"vLLM's cache: {need:.2f} GiB for one text of {longest:,} tokens (engine.max_model_len), "
         f"{have:.2f} GiB to be had (runtime.vllm.kv_cache_gib)"
@@ -161,6 +173,32 @@ def cache_checks(arms: Arms, runtime: RuntimeConfig, token_bytes: float) -> Iter
     fits = need <= have
     change = f"raise runtime.vllm.kv_cache_gib to {ceil(need)} or more, or lower max_model_len"
     yield Check("context", "ok" if fits else "problem", found, "" if fits else change)
+
+
+def reward_checks(arms: Arms, context: int | None) -> Iterator[Check]:
+    """Compare what a reward model reads with its context: a pair that is longer ends its training.
+
+    Args:
+        arms: the arms that are run.
+        context: tokens that the backbone was made for; None if it does not say.
+    """
+    models = [(arm.lengths.rewarded, arm.recipe.reward_model) for arm in arms.values()]
+    longest = max((read for read, model in models if model and not model.checkpoint), default=0)
+    if longest and context:
+        found = f"reward model: at most {longest:,} tokens, the model was made for {context:,}"
+        change = "lower world.max_response_letters, world.max_prompt_letters or world.num_anchors"
+        fits = longest <= context
+        yield Check("context", "ok" if fits else "problem", found, "" if fits else change)
+    for name in sorted({model.checkpoint for _, model in models if model and model.checkpoint}):
+        if Path(name).is_dir():
+            continue
+        try:
+            parse_hub_name(name)
+        except UserError as error:
+            yield Check.refused("sources", error)
+            continue
+        found = f"the reward model {name}: it is fetched from the hub when it is first needed"
+        yield Check("sources", "note", found, "have the hub within reach, or name a folder")
 
 
 def judging_checks(arms: Arms) -> Iterator[Check]:

@@ -51,7 +51,10 @@ def planned_storage(
     trained = size.num_adapter_params if pretrained else size.num_params
     checkpoint = trained * FLOAT32 + TOKENIZER_BYTES[pretrained]
     recipes = [cell.recipe for cell in plan.cells.values()]
-    checkpoints = 2 + sum(1 + (recipe.generator_training is not None) for recipe in recipes)
+    checkpoints = 2 + sum(
+        1 + (recipe.generator_training is not None) + (recipe.reward_training is not None)
+        for recipe in recipes
+    )
     found = {
         "checkpoints": checkpoints * checkpoint,
         "checkpoints in the making": config.runtime.slots

@@ -15,8 +15,10 @@ from math import ceil
 from pathlib import Path
 from typing import Any, Final
 
+from dynamicrubric.cells import identity_of
 from dynamicrubric.config import Config, LanguageConfig
 from dynamicrubric.engines.packing import room_behind
+from dynamicrubric.enginesettings import IN_PROCESS, GeneratorEngine
 from dynamicrubric.evaluatorkinds import KEEPS_RUBRICS, SCORED
 from dynamicrubric.plan import RUNS_DIR, WARM_DIR, Cell, Plan, expand
 from dynamicrubric.preflight.facts import Work
@@ -25,6 +27,8 @@ from dynamicrubric.worlds.postcards.prompts import all_prompts
 
 ROLES: Final = ("policy", "generator")
 WARM_START: Final = "warm_start"
+TRAIN_REWARD: Final = "train_reward"
+"""The training of a reward model: the step `train_generator` of an arm that has one."""
 PACKED_TOKENS: Final = 8192
 """Of a packed pass on a GPU (`engines.verifier.GPU_BUDGET`; a test says that it is)."""
 
@@ -56,7 +60,10 @@ def planned_work(config: Config, plan: Plan, lengths: Lengths) -> tuple[Work, ..
         for work in _cell_work(cell, num_prompts(config), config.world.num_anchors, lengths):
             before = found.get(work.step)
             found[work.step] = total_work((before, work), work.step) if before else work
-    order = ("sample_responses", "train_generator", "train_policy", "evaluate_round")
+    order = (
+        *("sample_responses", "train_generator", TRAIN_REWARD),
+        *("train_policy", "evaluate_round"),
+    )
     return (*_warm_starts(config, lengths), *(found[step] for step in order if step in found))
 
 
@@ -91,6 +98,7 @@ def _cell_work(
     # An oracle's reward is the true quality, and other scores take no verdicts.
     items = 0 if evaluator == "oracle" or evaluator in SCORED else recipe.rubrics.max_items
     policy, generator = recipe.policy_training, recipe.generator_training
+    reward = recipe.reward_training
     if policy is not None:
         yield _work("sample_responses", lengths, policy=prompts[0] * size)
     kept = sum(prompts) if evaluator in KEEPS_RUBRICS and recipe.round == 1 else 0
@@ -105,6 +113,9 @@ def _cell_work(
             rubrics=group,
             items=items,
         )
+    if reward is not None:  # both texts of each pair
+        texts = 2 * reward.steps * reward.batch_size
+        yield Work(TRAIN_REWARD, 1, 0, texts * lengths.rewarded, 0, 0)
     if policy is not None:
         sets = policy.steps * policy.prompts_per_step
         yield _work(
@@ -206,8 +217,8 @@ def _warm_seconds(config: Config, root: Path) -> dict[str, float]:
 def measured_rates(config: Config, root: Path) -> dict[str, list[float]]:
     """Return completions a second of earlier steps in a folder that this config could have run.
 
-    A record counts if the folder's warm starts are of the same backbone and world, and the step had
-    the same length limits and size of sets.
+    A record counts if the folder's warm starts are of the same backbone, and the step had the same
+    length limits and the engines of this config's recipe.
     """
     warm = read_record(root / WARM_DIR / "generator" / "record.json")
     ours = config.backbone.model_dump(mode="json")
@@ -218,6 +229,8 @@ def measured_rates(config: Config, root: Path) -> dict[str, list[float]]:
         record = read_record(path)
         try:
             if record is None or not _same_limits(record["identity"], config):
+                continue
+            if not _same_engines(record["step"], record["identity"], config):
                 continue
             rate = _rate(record, num_prompts(config))
         except (KeyError, TypeError, ValueError, AttributeError, ZeroDivisionError):
@@ -233,6 +246,23 @@ def _same_limits(identity: Mapping[str, Any], config: Config) -> bool:
         (identity.get("rubrics", {}).get("sampling"), recipe.generator.max_tokens),
     )
     return all(not section or section["max_tokens"] == limit for section, limit in pairs)
+
+
+def _said(engine: GeneratorEngine) -> dict[str, Any] | None:
+    """Return what an identity says of an engine: nothing of the task's own process."""
+    return None if engine == IN_PROCESS else identity_of(engine)
+
+
+def _same_engines(step: str, identity: Mapping[str, Any], config: Config) -> bool:
+    """Say whether what sampled and judged in a step is what the recipe names; its own is unsaid."""
+    recipe, pairs = config.recipe, list[tuple[Any, GeneratorEngine]]()
+    if step in ("sample_responses", "evaluate_round"):
+        pairs.append((identity.get("engine"), recipe.policy.engine))
+    if step in ("train_policy", "evaluate_round"):
+        pairs.append((identity.get("rubrics", {}).get("engine"), recipe.generator.engine))
+    same = [found == _said(engine) for found, engine in pairs]
+    judge, ours = identity.get("verifier"), identity_of(recipe.verifier)
+    return all(same) and (judge is None or judge.get("engine") == ours.get("engine"))
 
 
 def _rate(record: Mapping[str, Any], prompts: tuple[int, int]) -> float:

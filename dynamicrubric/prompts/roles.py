@@ -46,6 +46,11 @@ def prompt_texts_hash() -> str:
     return hashlib.sha256("\n---\n".join(texts).encode("utf-8")).hexdigest()[:16]
 
 
+def reward_set_text_hash() -> str:
+    """Return a short hash of the text that shows a reward model its set: part of its arm."""
+    return hashlib.sha256(_template("reward_set").encode("utf-8")).hexdigest()[:16]
+
+
 def _numbered(responses: Sequence[str]) -> str:
     return "\n\n".join(f"Response {n}:\n{text}" for n, text in enumerate(responses, start=1))
 

@@ -59,6 +59,8 @@ def test_kept_rubrics_of_a_static_evaluator_are_others_under_a_grammar(
     [
         ("oracle", {}, "evaluator 'oracle', which has no generator"),
         ("rule_based", {}, "evaluator 'rule_based', which has no generator"),
+        ("scalar", {}, "evaluator 'scalar', which has no generator"),
+        ("length", {}, "evaluator 'length', which has no generator"),
         ("frozen", {"engine": {"kind": "openai", "model": "m"}}, "engine.kind 'openai'"),
     ],
 )

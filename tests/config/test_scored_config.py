@@ -14,6 +14,7 @@ from dynamicrubric.config import Config, resolve_arm
 from dynamicrubric.lattice import expand
 from dynamicrubric.problems import all_problems
 from dynamicrubric.rounds import cell_recipe
+from dynamicrubric.scoredparts import spec_of
 
 ROOT = Path(__file__).resolve().parents[2]
 REWARD = {"steps": 20, "batch_size": 8, "learning_rate": 1e-3}
@@ -152,3 +153,42 @@ def test_an_arm_that_is_not_scalar_may_lie_beside_a_reward_model_of_the_recipe()
     found = recipes(document)
     assert found["coevolved-s1-r1"].reward_training is None
     assert found["new-s1-r1"].reward_training is not None
+
+
+def test_reward_model_in_a_folder_is_part_of_the_identity_by_its_content(tmp_path: Path) -> None:
+    folder = tmp_path / "reward"
+    folder.mkdir()
+    (folder / "model.safetensors").write_bytes(b"one")
+    arm = {"evaluator": "scalar", "reward_model": {"checkpoint": str(folder)}}
+    first = recipes(with_arm("postcards", **arm))["new-s1-r1"].model_dump(mode="json")
+    again = recipes(with_arm("postcards", **arm))["new-s1-r1"].model_dump(mode="json")
+    (folder / "model.safetensors").write_bytes(b"another")
+    other = recipes(with_arm("postcards", **arm))["new-s1-r1"].model_dump(mode="json")
+    assert first == again
+    assert first["rubrics"]["reward_content"] != other["rubrics"]["reward_content"]
+
+
+def test_text_that_shows_a_reward_model_its_set_is_part_of_the_arm_that_reads_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def rubrics(profile: str, evaluator: str) -> dict[str, Any]:
+        document = with_arm(profile, evaluator=evaluator, reward_model=REWARD)
+        found: dict[str, Any] = recipes(document)["new-s1-r1"].model_dump(mode="json")["rubrics"]
+        return found
+
+    before = rubrics("smollm2", "scalar_set")
+    alone, embedded = rubrics("smollm2", "scalar"), rubrics("postcards", "scalar_set")
+    monkeypatch.setattr("dynamicrubric.prompts.roles._template", lambda name: f"another {name}")
+    assert rubrics("smollm2", "scalar_set") != before
+    assert rubrics("smollm2", "scalar") == alone
+    assert rubrics("postcards", "scalar_set") == embedded
+
+
+def test_kept_rubrics_of_a_rated_arm_are_written_and_weighed_as_its_recipe_says() -> None:
+    document = with_arm(
+        "smollm2", evaluator="static_implicit", weights="equal",
+        generator=NONE | {"constrained": True},
+    )  # fmt: skip
+    spec = spec_of(recipes(document)["new-s1-r0"], Path("g"))
+    assert spec is not None
+    assert (spec.weights, spec.constrained) == ("equal", True)

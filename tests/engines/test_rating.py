@@ -12,10 +12,10 @@ from faketokenizer import FakeTokenizer
 
 from dynamicrubric.engines.base import GenerateRequest
 from dynamicrubric.engines.identity import EngineIdentity
-from dynamicrubric.engines.rating import IdRater, RateRequest
+from dynamicrubric.engines.rating import IdRater, RateRequest, check_alone_and_together
 from dynamicrubric.engines.reading import VerdictReading
 from dynamicrubric.engines.tokenengine import Completion, TokenEngine, TokenSampling
-from dynamicrubric.errors import UserError
+from dynamicrubric.errors import InstrumentError, UserError
 from dynamicrubric.prompts.chat import ChatFrame
 from dynamicrubric.ratings import A_OR_B, ONE_TO_FIVE, ONE_TO_TEN
 
@@ -136,3 +136,18 @@ def test_endpoint_floor_is_that_of_its_reading(stack: ExitStack) -> None:
     strict = engine_that_says(stack, reply, reading=VerdictReading(coverage_floor=0.7))
     (rated,) = strict.rate([ask("x", ONE_TO_FIVE)])
     assert (rated.rating.reason, rated.rating.covered) == ("low_coverage", pytest.approx(0.6))
+
+
+class LosesPadded:
+    """A model whose padded rows are no numbers."""
+
+    def next_probabilities(self, prompts: Sequence[Sequence[int]], ids: Sequence[int]) -> list[Any]:
+        longest = max(map(len, prompts))
+        return [dict.fromkeys(ids, 0.1 if len(p) == longest else math.nan) for p in prompts]
+
+
+def test_judge_that_rates_alone_and_not_in_a_batch_is_refused() -> None:
+    numbers = FakeTokenizer({30 + n: str(n) for n in range(1, 6)}, ends={2, 9},
+                            contents=range(10, 90), frame=FRAME)  # fmt: skip
+    with pytest.raises(InstrumentError, match=r"not \(no_usable_probability\) in a batch and 3"):
+        check_alone_and_together(IdRater(LosesPadded(), numbers), 1.0)

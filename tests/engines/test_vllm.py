@@ -446,5 +446,9 @@ def test_gpu_that_holds_another_model_is_taken_and_a_cpu_prefills_whole(
     assert own == (
         {"enable_chunked_prefill": False, "max_num_batched_tokens": 9000}
         if on_cpu
-        else {"gpu_memory_utilization": 0.01}
+        else {
+            "gpu_memory_utilization": 0.01,
+            "max_num_batched_tokens": vllm_child.GPU_BATCH_TOKENS,
+            "max_num_seqs": vllm_child.GPU_BATCH_ROWS,
+        }
     )

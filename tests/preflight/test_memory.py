@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import inspect
+from math import ceil
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from dynamicrubric.config import Config, merge
+from dynamicrubric.config import Config, LanguageConfig, RecipeConfig, merge
 from dynamicrubric.engines.meta import ModelSize
 from dynamicrubric.engines.verifier import GPU_BUDGET
 from dynamicrubric.preflight.facts import GIB, Phase
@@ -56,7 +57,7 @@ def test_child_of_vllm_holds_the_base_again_once_for_all_roles_of_its_format() -
         runtime={"vllm": {"kv_cache_gib": 3.0}},
     )
     found = phases(config)
-    child = (1_000_000 + 10_000) * 2 + 3 * GIB + 8192 * 5000
+    child = (1_000_000 + 10_000) * 2 + 3 * GIB + 8192 * 5000 + 256 * 1000 * (2 + 12)
     expected = {step: child for step in found} | {"warm_start generator": 0.0}
     assert {step: phase.served for step, phase in found.items()} == expected
     assert found["evaluate_round"].base == 1_000_000 * 2  # what a probe is compared with
@@ -199,3 +200,79 @@ def test_lengths_of_the_paper_are_8k_and_24k() -> None:
     assert lengths.generator_out == 8192
     static = config.recipe.model_copy(update={"evaluator": "static"})
     assert longest_texts(config, static).generator_in < lengths.generator_in - 8 * 2048
+
+
+def test_child_in_another_format_computes_in_it() -> None:
+    engine = {"kind": "vllm", "dtype": "float32", "max_model_len": 1024}
+    config = config_of("smollm2", recipe={"policy": {"engine": engine}})
+    found = phases(config)["sample_responses"].served
+    cache = config.runtime.vllm.kv_cache_gib * GIB
+    assert found == 1_010_000 * 4 + cache + 8192 * 5000 * 2 + 256 * 1000 * (4 + 12)
+
+
+REWARD = {"steps": 5, "batch_size": 8, "learning_rate": 1e-3}
+
+
+def arm_of(**changes: Any) -> RecipeConfig:
+    """Return an arm of smollm2 whose generator is not trained."""
+    recipe = config_of("smollm2").recipe.model_dump(mode="json")
+    return RecipeConfig.model_validate(merge(recipe, {"generator": {"update": "none"}} | changes))
+
+
+def phases_of_arm(recipe: RecipeConfig, lengths: Lengths = LENGTHS) -> dict[str, Phase]:
+    found = Memory(SIZE, config_of("smollm2"), recipe, lengths).phases()
+    return {phase.step: phase for phase in found}
+
+
+def test_reward_model_is_trained_over_one_base_and_scores_beside_another() -> None:
+    arm = arm_of(evaluator="scalar", reward_model=REWARD)
+    found = phases_of_arm(arm, LENGTHS._replace(rewarded=200))
+    trained = found["train_reward"]
+    assert (trained.base, trained.generator) == (2_000_000, 40_000)
+    assert trained.training == 10_000 * (4 + 8)
+    kept = 4 * 5000 + 5000 + 100  # four layers, the gradients of one, and what is outside them
+    assert trained.moments == {
+        "forward and backward": 16 * 200 * kept + 16 * 200**2 * (1 + SIZE.dtype_bytes)
+    }
+    for step in ("train_policy", "evaluate_round"):
+        assert found[step].generator == 2_000_000 + 40_000, "the weights again, and its adapter"
+        assert "verdicts" not in found[step].moments
+        rows = 16_384 // 200
+        assert found[step].moments["rewards"] == rows * 200 * 5000 + rows * 200**2 * 3
+    assert "train_generator" not in found
+
+
+@pytest.mark.parametrize(
+    ("evaluator", "moment"),
+    [("geval", "ratings"), ("pairwise", "ratings"), ("length", None), ("dynamic", "verdicts")],
+)
+def test_what_scores_is_what_the_evaluator_asks(evaluator: str, moment: str | None) -> None:
+    moments = phases_of_arm(arm_of(evaluator=evaluator))["train_policy"].moments
+    assert {"verdicts", "ratings", "rewards"} & moments.keys() == ({moment} if moment else set())
+
+
+def test_verifier_in_vllm_that_nobody_asks_has_no_child() -> None:
+    engine = {"kind": "vllm", "dtype": "bfloat16", "max_model_len": 1024}
+    asked, unasked = (
+        phases_of_arm(arm_of(evaluator=evaluator, verifier={"engine": engine}))["train_policy"]
+        for evaluator in ("geval", "length")
+    )
+    assert asked.served > 0
+    assert unasked.served == 0
+
+
+def test_texts_of_evaluators_without_verdicts_are_as_long_as_what_they_read() -> None:
+    config = config_of("smollm2")
+
+    def of(**changes: Any) -> Lengths:
+        return longest_texts(config, arm_of(**changes))
+
+    world = config.world
+    assert isinstance(world, LanguageConfig)
+    answer = ceil(world.max_response_letters / 3)
+    assert of(evaluator="pairwise").judged > of(evaluator="geval").judged + answer / 2
+    assert of(evaluator="dynamic").rewarded == 0
+    alone = of(evaluator="scalar", reward_model=REWARD).rewarded
+    in_set = of(evaluator="scalar_set", reward_model=REWARD).rewarded
+    assert alone >= of(evaluator="dynamic").policy_in + answer
+    assert in_set >= alone + world.num_anchors * answer

@@ -209,9 +209,10 @@ def test_engines_elsewhere_are_named_with_the_arms_that_have_them(project: Path)
 
 
 def test_cache_of_vllm_that_holds_no_whole_text_is_a_problem(project: Path) -> None:
-    # Two layers, two key heads of 16 numbers, keys and values, in float32.
-    token = 2 * 2 * 16 * 2 * 4
-    engine = {"kind": "vllm", "max_model_len": 1024}
+    # Two layers, two key heads of 16 numbers, keys and values, in vLLM's format: the base's is
+    # float32.
+    token = 2 * 2 * 16 * 2 * 2
+    engine = {"kind": "vllm", "dtype": "bfloat16", "max_model_len": 1024}
     gib = 1024 * token / GIB
 
     def report(cache: float) -> Report:

@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 
-from dynamicrubric.config import Config
+from dynamicrubric.config import Config, resolve_arm
+from dynamicrubric.enginesettings import Vllm
 from dynamicrubric.preflight.facts import Work
 from dynamicrubric.preflight.lengths import Lengths
 from dynamicrubric.preflight.work import (
@@ -181,6 +182,23 @@ def test_time_is_unknown_after_runs_of_another_model_or_of_other_lengths(tmp_pat
     assert measured_rates(config, tmp_path / "model") == {}
 
 
+def test_time_is_unknown_after_runs_on_another_engine(tmp_path: Path) -> None:
+    config = smollm2()
+    earlier_run(tmp_path, config)
+    vllm = Vllm(kind="vllm", dtype="bfloat16", max_model_len=1024)
+    policy = config.recipe.policy.model_copy(update={"engine": vllm})
+    recipe = config.recipe.model_copy(update={"policy": policy})
+    elsewhere = config.model_copy(update={"recipe": recipe})
+    assert measured_rates(config, tmp_path) != {}
+    assert measured_rates(elsewhere, tmp_path) == {}
+    sampling = {"temperature": 1.0, "min_p": 0.05, "max_tokens": 64}
+    record(
+        tmp_path / "data/runs/vllm/responses", "sample_responses", 56.0,
+        responses_per_set=4, sampling=sampling, engine=vllm.model_dump(mode="json"),
+    )  # fmt: skip
+    assert measured_rates(elsewhere, tmp_path) == {"sample_responses": [4.0]}
+
+
 def test_broken_records_count_for_nothing(tmp_path: Path) -> None:
     config = smollm2()
     earlier_run(tmp_path, config)
@@ -195,3 +213,15 @@ def test_broken_records_count_for_nothing(tmp_path: Path) -> None:
 def test_plan_is_counted_before_its_files_are_there() -> None:
     plan = countable_plan(smollm2(run=["coevolved", "frozen"], seeds=[1, 2], rounds=2))
     assert (len(plan.cells), len(plan.starts)) == (8, 2)
+
+
+def test_training_of_a_reward_model_reads_both_texts_of_each_pair() -> None:
+    config = smollm2(run=["scalar"], rounds=2)
+    lengths = LENGTHS._replace(rewarded=40)
+    found = {one.step: one for one in planned_work(config, countable_plan(config), lengths)}
+    settings = resolve_arm(config, "scalar").reward_model
+    assert settings is not None
+    pairs = settings.steps * settings.batch_size
+    assert (found["train_reward"].runs, found["train_reward"].tokens_read) == (1, 2 * pairs * 40)
+    assert "train_generator" not in found
+    assert found["train_policy"].verdicts == 0

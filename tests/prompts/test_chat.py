@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from transformers import PreTrainedTokenizerFast
 
-from dynamicrubric.engines.chat import chat_frame, content_encoder, template_ids
+from dynamicrubric.engines.chat import chat_frame, closed_frame, content_encoder, template_ids
 from dynamicrubric.engines.chattokenizer import ChatTokenizer
 from dynamicrubric.errors import UserError
 from dynamicrubric.prompts.chat import ChatFrame, Message
@@ -168,3 +168,19 @@ def test_tokenizer_without_a_template_or_with_one_we_cannot_follow_is_refused(
     changing = "{% for m in messages %}{{ m['content'] | replace('a', 'b') }}{% endfor %}"
     with pytest.raises(UserError, match="checking the chat frame"):
         chat_frame(chat_tokenizer(changing))
+
+
+def test_frame_of_whole_conversations_is_checked_where_the_answer_comes_last(
+    chat_tokenizer: MakeTokenizer, tokenizer: PreTrainedTokenizerFast
+) -> None:
+    answered = (("user", "2 + 2?"), ("assistant", "It is 4."))
+    ids = closed_frame(tokenizer).render(answered)
+    assert ids == template_ids(tokenizer, answered, add_generation_prompt=False)
+    joins_lines = (
+        "{% for m in messages %}<|im_start|>{{ m['role'] }}\n{{ m['content'] | replace('\n', ' ') "
+        "if m['role'] == 'assistant' else m['content'] }}<|im_end|>\n{% endfor %}"
+        "{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}"
+    )
+    chat_frame(chat_tokenizer(joins_lines))  # what asks for an answer shows nothing of it
+    with pytest.raises(UserError, match="checking the chat frame"):
+        closed_frame(chat_tokenizer(joins_lines))

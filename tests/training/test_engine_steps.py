@@ -199,3 +199,55 @@ def test_static_generator_is_trained_and_writes_beside_one_child(
     )
     assert [one["checkpoint"] for one in engines[1:]] == [start, written]
     assert starts.read_text().split() == ["started"]
+
+
+def evaluate(
+    world: LanguageWorld, recipe: dict[str, Any], generator: Path, out: Path, places: dict[str, Any]
+) -> list[dict[str, Any]]:
+    """Measure a round; return the engines that answered."""
+    steps.evaluate_round(
+        recipe=recipe, policy_dir=str(world.folder("policy")), generator_dir=str(generator),
+        start_policy_dir=str(world.folder("policy")),
+        prepared_dir=str(world.folder("prepared")), out_dir=str(out), engines=places,
+    )  # fmt: skip
+    found: list[dict[str, Any]] = json.loads((out / "engines.json").read_text("utf-8"))["engines"]
+    return found
+
+
+def test_rubrics_that_were_kept_to_a_form_are_measured_without_a_generator(
+    world: LanguageWorld, places: dict[str, Any], tmp_path: Path
+) -> None:
+    arm: dict[str, Any] = {
+        "rubrics": {"evaluator": "static", "engine": VLLM, "constrained": True},
+        "verifier": {"kind": "language_model", "coverage_floor": 0.0, "max_unscored_rate": 1.0},
+        "generator_training": None,
+    }
+    kept = out_dir(tmp_path, "kept")
+    steps.train_generator(
+        recipe=world.recipe(**arm), generator_dir=str(world.folder("generator")),
+        responses_dir=str(world.folder("responses")),
+        prepared_dir=str(world.folder("prepared")), out_dir=str(kept),
+        work_dir=str(tmp_path / "work"), checkpoint_every_steps=1, engines=places,
+    )  # fmt: skip
+    assert not (kept / "adapter_config.json").exists(), "rubrics alone"
+    recipe = world.recipe(**arm, policy_engine=VLLM)
+    engines = evaluate(world, recipe, kept, out_dir(tmp_path, "evaluation"), places)
+    assert {one["role"] for one in engines} == {"policy", "verifier"}
+
+
+def test_judge_that_rates_by_rubrics_shares_the_child_that_writes_them(
+    world: LanguageWorld, places: dict[str, Any], tmp_path: Path
+) -> None:
+    starts = counted_starts(places, tmp_path)
+    recipe = world.recipe(
+        rubrics={"evaluator": "static_implicit", "engine": VLLM, "constrained": True},
+        verifier={
+            "kind": "language_model", "engine": VLLM, "coverage_floor": 0.0,
+            "max_unscored_rate": 1.0,
+        },
+        generator_training=None, policy_training=None, round=0,
+    )  # fmt: skip
+    out = out_dir(tmp_path, "evaluation")
+    engines = evaluate(world, recipe, world.folder("generator"), out, places)
+    assert {one["role"] for one in engines} == {"policy", "generator", "verifier"}
+    assert starts.read_text().split() == ["started"]

@@ -13,11 +13,13 @@ from safetensors.torch import load_file
 
 from dynamicrubric import steps
 from dynamicrubric.engines.choice import Engines
+from dynamicrubric.engines.identity import checkpoint_hash
 from dynamicrubric.engines.models import Models
 from dynamicrubric.engines.reward import load_reward_model
 from dynamicrubric.evaluators.build import build_evaluator
 from dynamicrubric.evaluators.judging import ResponseSet
 from dynamicrubric.evaluators.spec import EvaluatorSpec
+from dynamicrubric.training import reward_model
 from dynamicrubric.worlds.prepared import load_prepared
 
 sys.path.insert(0, str(Path(__file__).parent))
@@ -37,12 +39,19 @@ def scored_arm(kind: str) -> dict[str, Any]:
     return {"rubrics": {"evaluator": kind}, "generator_training": None, "verifier": JUDGE}
 
 
+def roles_in(artefact: Path) -> set[str]:
+    """Return the roles of the engines that answered in the making of an artefact."""
+    document = json.loads((artefact / "engines.json").read_text("utf-8"))
+    return {one["role"] for one in document["engines"]}
+
+
 @pytest.mark.parametrize("kind", ["geval", "flask", "pairwise", "length"])
 def test_policy_learns_from_the_scores_of_its_arm(
     world: LanguageWorld, tmp_path: Path, kind: str
 ) -> None:
     arm = scored_arm(kind) | {"policy_training": {"steps": 1, "truncated": "scored"}}
     policy = world.train("policy", f"policy_{kind}", start="policy", **arm)
+    assert roles_in(policy) == {"policy"} | ({"verifier"} if kind != "length" else set())
     rows = pd.read_parquet(policy / "rollouts.parquet")
     assert rows["score"].between(0.0, 1.0).all()
     assert (rows["reward"] == rows["score"]).all()
@@ -88,7 +97,7 @@ def test_implicit_arm_rates_by_the_rubrics_that_its_first_round_kept(
 
 @pytest.mark.parametrize("kind", ["scalar", "scalar_set"])
 def test_reward_model_over_a_base_is_an_adapter_with_its_head(
-    world: LanguageWorld, kind: str
+    world: LanguageWorld, tmp_path: Path, kind: str
 ) -> None:
     arm = scored_arm(kind) | {"reward_training": REWARD}
     folder = world.train("generator", f"reward_{kind}", start="generator", **arm)
@@ -108,5 +117,37 @@ def test_reward_model_over_a_base_is_an_adapter_with_its_head(
     spec = EvaluatorSpec.model_validate({"kind": kind, "reward_model": str(folder)})
     with Engines(Models(prepared.base)) as engines:
         scored = build_evaluator(spec, prepared, engines).score(sets, [0] * len(sets))
+        engines.write(tmp_path, with_cost=True)
+    (engine,) = json.loads((tmp_path / "engines.json").read_text("utf-8"))["engines"]
+    assert prepared.base is not None
+    base = checkpoint_hash(prepared.base.folder)
+    expected = ("reward_model", f"{base}+{checkpoint_hash(folder)}")
+    assert (engine["role"], engine["checkpoint"]) == expected
     assert all(score.is_scored for one in scored for score in one.scores)
     assert len({score.value for one in scored for score in one.scores}) > 1
+
+
+def test_killed_training_of_an_adapter_that_rewards_ends_with_the_same_bytes(
+    world: LanguageWorld,
+) -> None:
+    training = REWARD | {"steps": 4, "batch_size": 2}
+    arm = scored_arm("scalar") | {"reward_training": training, "every": 1}
+    whole = world.train("generator", "reward_whole", start="generator", **arm)
+    keep = reward_model._Lineage.on_log
+
+    class KilledError(Exception):
+        """What stands for a kill."""
+
+    def killed(self: Any, args: Any, state: Any, *rest: Any, **fields: Any) -> None:
+        if state.global_step == 3:
+            raise KilledError
+        keep(self, args, state, *rest, **fields)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(reward_model._Lineage, "on_log", killed)
+        with pytest.raises(KilledError):
+            world.train("generator", "reward_killed", start="generator", **arm)
+    again = world.train("generator", "reward_killed", start="generator", **arm)
+    name = "adapter_model.safetensors"
+    assert (again / name).read_bytes() == (whole / name).read_bytes()
+    assert len(pd.read_parquet(again / "rollouts.parquet")) == 8

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import importlib.util
 from collections.abc import Mapping, Sequence
+from functools import cache
 from pathlib import Path
 from typing import Final
 
@@ -53,6 +54,19 @@ def check_sources(
                 expected=str(before.get(now["name"])),
                 remedy="run `dynamicrubric plan`, then the same command again",
             )
+
+
+def folder_content(folder: Path) -> str:
+    """Return a short hash of a checkpoint folder's files, large ones by pieces as above."""
+    files = sorted(file for file in folder.iterdir() if file.is_file())
+    return _content(tuple((file, file.stat().st_size, file.stat().st_mtime_ns) for file in files))
+
+
+@cache
+def _content(files: tuple[tuple[Path, int, int], ...]) -> str:
+    """Return a hash of files' names and contents, read again when size or time is another."""
+    lines = "".join(f"{file.name} {_digest(file)}\n" for file, _, _ in files)
+    return hashlib.sha256(lines.encode()).hexdigest()[:16]
 
 
 def _of_anchors(name: str) -> str:
