@@ -347,6 +347,7 @@ def searched(store, comparison):
     return sorted(run.info.run_name for run in found)
 
 
+@pytest.mark.slow
 def test_studies_that_share_arms_are_each_found_by_what_their_comparison_says(study, tmp_path):
     """The default study, then a selection of it, then the first once more."""
     document = study.config.model_dump(mode="json")
@@ -415,7 +416,7 @@ def test_ship_study_takes_dvc_hashes_only_of_the_present_cell(study):
     assert not any(name.startswith("dvc.") for name in stale.data.tags)
 
 
-@pytest.mark.parametrize("count", [4, pytest.param(8, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("count", [2, pytest.param(8, marks=pytest.mark.slow)])
 def test_processes_that_start_at_once_share_one_new_store(fake_study, child, monkeypatch, count):
     monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)
     study = fake_study(rounds=2, write=False)

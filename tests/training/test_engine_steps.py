@@ -91,6 +91,7 @@ def out_dir(tmp_path: Path, name: str) -> Path:
     return tmp_path / name
 
 
+@pytest.mark.slow
 def test_round_is_sampled_and_written_by_vllm_and_judged_by_an_endpoint(
     world: LanguageWorld, places: dict[str, Any], judge: Judge, tmp_path: Path
 ) -> None:
