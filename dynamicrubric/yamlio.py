@@ -47,7 +47,7 @@ def read_text(path: Path) -> str:
             doing=doing,
             got="no such file",
             expected="a YAML file",
-            remedy="run from the project's top folder, or copy a profile to params.yaml",
+            remedy=f"run from the project's top folder, or copy a profile to params.yaml{_there()}",
         ) from None
     except IsADirectoryError:
         raise UserError(
@@ -64,6 +64,12 @@ def read_text(path: Path) -> str:
         raise UserError(
             doing=doing, got=str(error), expected="UTF-8 text", remedy="mend the file"
         ) from None
+
+
+def _there() -> str:
+    """Return the names of the profiles in this folder, as the end of a sentence."""
+    names = sorted(path.stem for path in Path("profiles").glob("*.yaml"))
+    return f" (there are {', '.join(names)})" if names else ""
 
 
 def parse_yaml(text: str, name: str) -> dict[str, Any]:

@@ -19,7 +19,7 @@ from tasks.trackerpages import PAGE
 from tasks.trackerserver import tracker_page, ui_command, ui_environment
 from tasks.tracking import prepare_store
 
-START_SECONDS = 180.0
+START_SECONDS = 600.0
 POLL_SECONDS = 0.5
 MISSED = 6
 """Questions after which a server that does not answer has ended."""

@@ -59,6 +59,17 @@ def test_a_folder_in_place_of_a_file_is_a_sentence(tmp_path: Path) -> None:
         load_config(tmp_path)
 
 
+def test_a_profile_that_is_not_there_is_answered_with_those_that_are(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(ROOT)
+    with pytest.raises(UserError, match=r"\(there are anchors, .*qwen3-8b, smollm2, theory\)"):
+        load_config(tmp_path / "qwen4")
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(UserError, match=r"copy a profile to params\.yaml\.$"):
+        load_config(tmp_path / "qwen4")
+
+
 def test_a_file_that_is_not_utf8_is_a_sentence(tmp_path: Path) -> None:
     (tmp_path / "params.yaml").write_bytes(b"world: \xff\xfe")
     with pytest.raises(UserError, match=r"expected UTF-8 text\. Mend the file"):
