@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, TypeVar
 
 import typer
 
@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     from dynamicrubric.benchmarks.scored import ScoredItem
     from dynamicrubric.benchmarks.settings import BenchSettings
     from dynamicrubric.benchmarks.table import Table
+
+_Settings = TypeVar("_Settings", bound="BenchSettings")
 
 app = typer.Typer(help="Measure evaluators on ranked responses.", no_args_is_help=True)
 
@@ -139,8 +141,8 @@ def _finish(tables: Sequence[Table], out: Path) -> None:
 
 
 def _changed(
-    settings: BenchSettings, limit: int | None, seeds: str | None, only: Sequence[str] | None
-) -> Any:  # noqa: ANN401 - settings of the same kind
+    settings: _Settings, limit: int | None, seeds: str | None, only: Sequence[str] | None
+) -> _Settings:
     """Return settings with what the command line says instead of the file."""
     from dynamicrubric.errors import UserError
     from dynamicrubric.selection import split_seeds

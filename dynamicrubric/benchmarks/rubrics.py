@@ -6,12 +6,13 @@ import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 from dynamicrubric.benchmarks.outcomes import Outcome
 from dynamicrubric.benchmarks.run import Task
 from dynamicrubric.benchmarks.schema import BenchItem
 from dynamicrubric.benchmarks.scored import ScoredItem
+from dynamicrubric.engines.base import Verifier
 from dynamicrubric.errors import UserError
 
 COMPARED_FILE: Final = "compared.jsonl"
@@ -170,7 +171,7 @@ def _exact(first: float | None, second: float | None) -> Outcome:
     return "win" if first > second else "loss"
 
 
-def by_judge(judge: Any) -> Compare:  # noqa: ANN401 - an engines.base.Verifier
+def by_judge(judge: Verifier) -> Compare:
     """Return what compares rubrics with a verifier as the judge."""
     from dynamicrubric.benchmarks.rubricjudge import judge_pairs
 
