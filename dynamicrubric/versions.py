@@ -23,5 +23,5 @@ STEP_VERSIONS: Final[dict[str, int]] = {
 }
 PROBE_VERSIONS: Final[dict[str, int]] = {"probe_evaluators": 1, "watch_course": 1}
 """Of the probes, which are no steps of a cell: nothing that is trained depends on them."""
-COMPARE_VERSION: Final = 6
+COMPARE_VERSION: Final = 7
 """Of the comparison, which is no cell's step: its stage in dvc.yaml depends on it."""

@@ -35,6 +35,7 @@ from dynamicrubric.report.pagetables import (
 from dynamicrubric.report.phrases import seed_counts, span
 from dynamicrubric.report.probesection import course_csv, probe_csv, probe_sections
 from dynamicrubric.report.probetable import ProbedRound
+from dynamicrubric.report.startpolicy import on_start_policy
 from dynamicrubric.report.sweeps import sweeps_of
 from dynamicrubric.report.sweepsection import sweeps_section
 from dynamicrubric.report.updates import updates_of
@@ -89,7 +90,13 @@ def write_report(material: Material, results: Path) -> Path:
         material.outcomes.arms, tables.points, material.differences, folder / PLOTS, material.mark
     )
     section = coevolution_section(material.coevolution, folder / PLOTS, material.mark)
-    updates = updates_section(tables.updates, material.outcomes.arms, folder / PLOTS, material.mark)
+    updates = updates_section(
+        tables.updates,
+        tables.start_policy,
+        material.outcomes.arms,
+        folder / PLOTS,
+        material.mark,
+    )
     parts = gap_section(tables.gap, folder / PLOTS, material.mark)
     sweeps = sweeps_section(tables.sweeps, folder / PLOTS, material.mark)
     honesty = honesty_section(tables.honesty, strong_arms(material.outcomes.arms))
@@ -146,12 +153,20 @@ def _tables(material: Material) -> Tables:
         grid=material.coevolution.table.rows,
         coevolution=coevolution_answers(material.coevolution),
         updates=updates_of(gathered),
+        start_policy=on_start_policy(gathered, _first_arm(material)),
         gap=gap_figures(outcomes, gathered),
         honesty=honesty_by_round(gathered),
         sweeps=sweeps_of(gathered),
         probes=probe_csv(material.probed),
         course=course_csv(material.probed),
     )
+
+
+def _first_arm(material: Material) -> str:
+    """Return the arm that the others are compared to."""
+    if material.differences:
+        return material.differences[0].arm
+    return material.outcomes.arms[0]
 
 
 def _settings(material: Material) -> list[tuple[str, str]]:

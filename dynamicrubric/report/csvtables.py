@@ -17,6 +17,7 @@ from dynamicrubric.report.gapfigures import GapFigures, item_rows, part_rows
 from dynamicrubric.report.gridtable import GridRow
 from dynamicrubric.report.honesty import ByRound, honesty_rows
 from dynamicrubric.report.rubricchange import RubricUse
+from dynamicrubric.report.startpolicy import OnStartPolicy, start_policy_rows
 from dynamicrubric.report.sweeps import Sweep, sweep_rows
 from dynamicrubric.report.updates import Update, update_rows
 from dynamicrubric.report.words import Answer
@@ -39,6 +40,7 @@ class Tables:
         grid: the G x P grid, a row a figure.
         coevolution: comparisons of generators on the same responses, and of P_2 under each.
         updates: generators before and after the policy updates under them.
+        start_policy: generators of round 1 on the start policy's responses.
         gap: the parts of Delta_gap by arm and round, and by item.
         honesty: what R_disc pays for, by arm and round.
         sweeps: arms that differ in one setting of the anchors alone, along that setting.
@@ -55,6 +57,7 @@ class Tables:
     grid: Sequence[GridRow]
     coevolution: Sequence[Answer]
     updates: Sequence[Update]
+    start_policy: Sequence[OnStartPolicy]
     gap: GapFigures
     honesty: ByRound
     sweeps: Sequence[Sweep]
@@ -83,6 +86,7 @@ def write_tables(tables: Tables, folder: Path) -> tuple[Path, ...]:
         "grid": (asdict(row) for row in tables.grid),
         "coevolution": (_answer(answer) for answer in tables.coevolution),
         "updates": update_rows(tables.updates),
+        "start_policy": start_policy_rows(tables.start_policy),
         "gap_parts": part_rows(tables.gap),
         "gap_items": item_rows(tables.gap),
         "honesty": honesty_rows(tables.honesty),

@@ -8,11 +8,28 @@ from typing import TYPE_CHECKING, Final
 
 from dynamicrubric.metrics import GAP_PAIRS, ROUND_METRICS
 from dynamicrubric.report.charts import CHART_STYLE, Chart
-from dynamicrubric.report.evidence import INTERVAL_MEANING, Grid
+from dynamicrubric.report.evidence import (
+    CORRECTED,
+    HIGHER_MEANING,
+    HIGHER_ON,
+    INTERVAL_MEANING,
+    Grid,
+)
 from dynamicrubric.report.figures import DOTS_PER_INCH, MARK_COLOUR, save_figure
 from dynamicrubric.report.lines import COLOURS, MARKERS, LineEnd, label_ends, strong_arms
 from dynamicrubric.report.page import Section
-from dynamicrubric.report.phrases import CERTAINTY, capital, label, signed, span
+from dynamicrubric.report.phrases import (
+    CERTAINTY,
+    NOTHING,
+    capital,
+    count,
+    label,
+    p_text,
+    share,
+    signed,
+    span,
+)
+from dynamicrubric.report.startpolicy import OnStartPolicy
 from dynamicrubric.report.text import visible
 from dynamicrubric.report.updates import Update
 
@@ -30,12 +47,17 @@ LEAD: Final = (
 
 
 def updates_section(
-    updates: Sequence[Update], arms: Sequence[str], folder: Path, mark: str = ""
+    updates: Sequence[Update],
+    start: Sequence[OnStartPolicy],
+    arms: Sequence[str],
+    folder: Path,
+    mark: str = "",
 ) -> tuple[Section, ...]:
     """Return the page's section and draw its picture; none if nothing was measured before.
 
     Args:
         updates: as `updates_of` returns them.
+        start: as `on_start_policy` returns them.
         arms: all arms in the order of the study; a large study shows those of the findings.
         folder: where the PNG and the SVG go.
         mark: what has to be said on the picture; a partial report's mark.
@@ -46,10 +68,48 @@ def updates_section(
         return ()
     chart = _chart(updates, shown, folder, mark)
     notes = (
-        (CERTAINTY, INTERVAL_MEANING.replace("difference", "change")),
+        (CERTAINTY, INTERVAL_MEANING.replace("difference", "change or difference")),
         (f"P of {label('delta_gap')}", GAP_PAIRS),
     )
-    return (Section("updates", TITLE, LEAD, (chart,), (_grid(updates, shown),), notes=notes),)
+    grids = [_grid(updates, shown)]
+    compared = [one for one in start if one.metric == DRAWN[0]]
+    if compared:
+        grids.append(_start_grid(compared))
+        notes += (
+            (CORRECTED, f"p corrected by Holm, over {count(len(compared), 'arm')}"),
+            (HIGHER_ON, HIGHER_MEANING),
+        )
+    return (Section("updates", TITLE, LEAD, (chart,), tuple(grids), notes=notes),)
+
+
+def _start_grid(compared: Sequence[OnStartPolicy]) -> Grid:
+    arm, name = compared[0].arm, label(compared[0].metric)
+    facts = ROUND_METRICS[compared[0].metric]
+    rows = tuple(
+        (
+            one.other,
+            facts.show(one.theirs),
+            facts.show(one.mine),
+            signed(one.estimate.mean),
+            _between(one.estimate.interval),
+            one.estimate.over or NOTHING,
+            p_text(one.estimate.p_value),
+            p_text(one.p_corrected),
+            share(one.estimate.superiority),
+            str(len(one.by_seed)),
+        )
+        for one in compared
+    )
+    title = (
+        f"{capital(name)} of the generators of round 1 on the start policy's responses, {arm} "
+        "minus another arm: the policy is the same"
+    )
+    heads = ("other arm", "its mean", f"{arm}'s", "difference", CERTAINTY, "is over", "p")
+    return Grid(title, (*heads, CORRECTED, HIGHER_ON, "seeds"), rows)
+
+
+def _between(ends: tuple[float, float] | None) -> str:
+    return "none" if ends is None else f"{signed(ends[0])} to {signed(ends[1])}"
 
 
 def _grid(updates: Sequence[Update], shown: Sequence[str]) -> Grid:
@@ -72,9 +132,8 @@ def _grid(updates: Sequence[Update], shown: Sequence[str]) -> Grid:
 
 
 def _cells(one: Update) -> tuple[str, ...]:
-    facts, ends = ROUND_METRICS[one.metric], one.change.interval
-    between = "none" if ends is None else f"{signed(ends[0])} to {signed(ends[1])}"
-    return (*(facts.show(value) for value in one.means), signed(one.change.mean), between)
+    shown = (ROUND_METRICS[one.metric].show(value) for value in one.means)
+    return (*shown, signed(one.change.mean), _between(one.change.interval))
 
 
 def _chart(updates: Sequence[Update], shown: Sequence[str], folder: Path, mark: str) -> Chart:
