@@ -124,7 +124,7 @@ def _run_stages(study: Study, stages: list[Stage]) -> State[Any]:
     tidy(study)
     fresh = fresh_stages(study.root, stages)
     check_engines(study, {stage.name for stage in stages} - fresh)
-    progress = Progress(study.plan, stages, study.work, say=get_run_logger().info)
+    progress = Progress(study.plan, stages, study.work, say=get_run_logger().info, fresh=fresh)
     with (
         shared_imports(study, fresh),
         runs_of(study.root),

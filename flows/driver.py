@@ -87,7 +87,10 @@ def _run(console: Console, choice: Choice) -> None:
             reconcile(study.root)
         else:
             check_engines(study, {stage.name for stage in stages} - fresh)
-            console.print("Starting the study's Prefect server and MLflow store ...")
+            console.print(
+                "Starting the study's Prefect server and MLflow store: seconds, or minutes on a "
+                "busy machine; log in work/logs/prefect-server.log"
+            )
             with shared_imports(study, fresh), prefect_server(study.root):
                 _run_stages(study, stages, fresh, console)
         ship_study(study.plan, study.root, study.config)
@@ -101,7 +104,7 @@ def _run_stages(study: Study, stages: list[Stage], fresh: frozenset[str], consol
     from tasks.prefect_runs import runs_of
 
     tidy(study)
-    progress = Progress(study.plan, stages, study.work)
+    progress = Progress(study.plan, stages, study.work, fresh=fresh)
     left = sum(f"round@{key}" not in fresh for key in study.plan.cells)
     console.print(work_left(left, len(study.plan.cells), study.config.runtime.slots))
     flow = run_study.with_options(task_runner=thread_runner(len(stages)))
@@ -159,14 +162,18 @@ def _say_results(study: Study, console: Console) -> None:
 
     questions = {name: arm.question for name, arm in study.config.study.arms.items()}
     found = compare_arms(study.plan, questions, study.root)
-    console.print(report(found.outcomes, found.differences, found.questions, found.coevolution))
+    console.print(
+        report(found.outcomes, found.differences, found.questions, found.coevolution, brief=True)
+    )
     results = Path("results")
     drawn = planned_grids(study.plan)
     grid = f"; generators by policies: {results / 'grid.png'}" if drawn else ""
     console.print(
         Text(
             f"\nReport:  {results / 'report' / 'index.html'}, for any browser\n"
-            f"Table:   {results / 'table.md'}; every figure in {results / 'metrics.csv'}\n"
+            f"Tables:  {results / 'table.md'}, all of them, with intervals; also by "
+            f"`python -m flows compare`\n"
+            f"Figures: {results / 'metrics.csv'}, one a row\n"
             f"Picture: {results / 'study.png'}{grid}\n"
             "Logs:    work/logs, a folder for each cell\n"
             "Pages:   `make ui` serves Prefect at http://127.0.0.1:4200 and MLflow at "

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Final
@@ -44,20 +44,34 @@ class Progress:
     """State of every stage; safe to update from many threads."""
 
     def __init__(
-        self, plan: Plan, stages: Sequence[Stage], work: Path, say: Say = lambda text: None
+        self,
+        plan: Plan,
+        stages: Sequence[Stage],
+        work: Path,
+        say: Say = lambda text: None,
+        *,
+        fresh: Collection[str] = (),
+        now: Callable[[], float] = time.monotonic,
     ) -> None:
         """Show `stages`; live step counts come from the study's work folder.
 
-        `say` is told a line when a stage begins or ends.
+        Args:
+            plan: the study's plan.
+            stages: all of its stages.
+            work: the study's work folder.
+            say: told a line when a stage begins or ends.
+            fresh: names of stages that have nothing to do; they count as done from the start.
+            now: a clock, in seconds.
         """
         self._say = say
+        self._now = now
         self._plan = plan
         self._stages = {stage.name: stage for stage in stages}
         self._work = work
-        self._state = dict.fromkeys(self._stages, "waiting")
+        self._state = {name: "kept" if name in fresh else "waiting" for name in self._stages}
         self._began: dict[str, float] = {}
-        self._started = time.monotonic()
-        self._first_ran: float | None = None
+        self._started = now()
+        self._measured_from: tuple[float, float] | None = None
         self._furthest: dict[str, float] = {}
         self._lock = threading.Lock()
 
@@ -68,15 +82,13 @@ class Progress:
         with self._lock:
             self._state[name] = "running"
             self._furthest.pop(name, None)
-            self._began[name] = time.monotonic()
+            self._began[name] = self._now()
         self._say(f"{name} begins")
 
     def end(self, name: str, state: str) -> None:
         """Note how a stage ended: `done`, `kept` (nothing to do), `failed` or `stopped`."""
         with self._lock:
             self._state[name] = state
-            if state == "done" and self._first_ran is None:
-                self._first_ran = self._began[name]
         self._say(f"{name}: {state}; {self.summary().strip()}")
 
     def step_of(self, stage: Stage) -> tuple[str, int, int]:
@@ -101,13 +113,21 @@ class Progress:
         return done / total if total else 1.0
 
     def seconds_left(self) -> float | None:
-        """Return an estimate from the pace so far; None before anything can be said."""
+        """Return an estimate from the pace so far; None before anything can be said.
+
+        The pace is measured from the first sign of work on: what an earlier run had done of a step
+        that is gone on with says nothing about it.
+        """
         done, total = self._weights(ran_only=True)
-        if done < 2 * STAGE_STEPS or self._first_ran is None:
+        now = self._now()
+        if self._measured_from is None and done:
+            self._measured_from = (now, done)
+        if self._measured_from is None:
             return None
-        # Not since the start: passing over what was finished before says nothing about the pace.
-        elapsed = time.monotonic() - self._first_ran
-        return elapsed * (total - done) / done
+        since, before = self._measured_from
+        if done - before < STAGE_STEPS or now <= since:
+            return None
+        return (now - since) * (total - done) / (done - before)
 
     def _weights(self, *, ran_only: bool = False) -> tuple[float, float]:
         with self._lock:
@@ -149,7 +169,7 @@ class Progress:
 
     def running(self) -> list[tuple[Stage, float]]:
         """Return the running stages and since how many seconds each runs."""
-        now = time.monotonic()
+        now = self._now()
         with self._lock:
             return [
                 (self._stages[name], now - self._began[name])
@@ -160,7 +180,7 @@ class Progress:
     def summary(self) -> str:
         """Return one line: how far, how long, how much is left."""
         left = self.seconds_left()
-        elapsed = time.monotonic() - self._started
+        elapsed = self._now() - self._started
         text = f"{self.share_done():4.0%} done, {clock(elapsed)} so far"
         return f"{text}, about {clock(left)} left" if left is not None else text
 

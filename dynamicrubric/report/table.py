@@ -62,10 +62,7 @@ def shown_rounds(last_round: int) -> list[int]:
 def grids(table: OutcomeTable, differences: Sequence[Difference]) -> list[Grid]:
     """Return every table of the comparison, as text."""
     seeds = mean_over(seed_counts(table))
-    found = [
-        _round_grid(table, metric, f"{capital(label(metric))} by round, {seeds}")
-        for metric in BY_ROUND
-    ]
+    found = _by_round(table)
     found += [
         _last_round_grid(table, names, f"{title} in {_last_rounds(table)}, {seeds}")
         for title, names in LAST_ROUND.items()
@@ -84,15 +81,24 @@ def footnotes(
     table: OutcomeTable, differences: Sequence[Difference], questions: Mapping[str, str]
 ) -> list[tuple[str, str]]:
     """Return (name, text) lines under the tables: each arm's question, counts, costs, terms."""
+    lines = _meanings(table, questions)
+    lines += [(f"{arm}, not all scored", text) for arm, text in _unscored(table)]
+    lines += [*_unlike(table), *_one_seed(table)]
+    return [*lines, ("seconds", SHARED_SECONDS), *evidence_notes(differences)]
+
+
+def _meanings(table: OutcomeTable, questions: Mapping[str, str]) -> list[tuple[str, str]]:
     lines = [(arm, questions[arm]) for arm in table.arms if arm in questions]
     for metric in BY_ROUND:
         meaning = ALL_ROUND_METRICS[metric].meaning
         lines.append((label(metric), f"{meaning} ({_counts(table, metric)})"))
-    lines += [(f"{arm}, not all scored", text) for arm, text in _unscored(table)]
-    lines += _unlike(table)
-    if len(table.seeds) == 1:
-        lines.append(("1 seed", "differences say nothing about what another seed would give"))
-    return [*lines, ("seconds", SHARED_SECONDS), *evidence_notes(differences)]
+    return lines
+
+
+def _one_seed(table: OutcomeTable) -> list[tuple[str, str]]:
+    if len(table.seeds) > 1:
+        return []
+    return [("1 seed", "differences say nothing about what another seed would give")]
 
 
 def _unlike(table: OutcomeTable) -> list[tuple[str, str]]:
@@ -134,15 +140,24 @@ def console(
     questions: Mapping[str, str],
     coevolution: CoEvolution | None = None,
     more: Sequence[Grid] = (),
+    *,
+    brief: bool = False,
 ) -> Group:
-    """Return what `rich.console.Console.print` shows; content is never read as markup."""
+    """Return what `rich.console.Console.print` shows; content is never read as markup.
+
+    With `brief` it is what a study ends with: figures by round, differences, what arms ask.
+    """
     # Imported here: a report on disk needs no console.
     from rich.console import Group
     from rich.table import Table
     from rich.text import Text
 
     parts: list[Table | Text] = []
-    contents, notes = _contents(table, differences, questions, coevolution)
+    contents, notes = (
+        _brief(table, differences, questions)
+        if brief
+        else _contents(table, differences, questions, coevolution)
+    )
     for grid in (*contents, *more):
         shown = Table(title=Text(grid.title), title_justify="left", pad_edge=False)
         for number, head in enumerate(grid.heads):
@@ -152,6 +167,16 @@ def console(
         parts.append(shown)
     parts.append(Text("\n".join(f"{name}: {text}" for name, text in notes)))
     return Group(*parts)
+
+
+def _brief(
+    table: OutcomeTable, differences: Sequence[Difference], questions: Mapping[str, str]
+) -> tuple[list[Grid], list[tuple[str, str]]]:
+    """Return the tables that answer the arms' questions, and the lines that they need."""
+    found = _by_round(table)
+    if differences:
+        found.append(_difference_grid(differences))
+    return found, [*_meanings(table, questions), *_unlike(table), *_one_seed(table)]
 
 
 def _contents(
@@ -166,6 +191,14 @@ def _contents(
         shown += coevolution_grids(coevolution)
         notes += coevolution_notes(coevolution)
     return shown, notes
+
+
+def _by_round(table: OutcomeTable) -> list[Grid]:
+    seeds = mean_over(seed_counts(table))
+    return [
+        _round_grid(table, metric, f"{capital(label(metric))} by round, {seeds}")
+        for metric in BY_ROUND
+    ]
 
 
 def _round_grid(table: OutcomeTable, metric: str, title: str) -> Grid:

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from dynamicrubric.config import load_config
-from dynamicrubric.plan import expand
+from dynamicrubric.plan import ROLES, expand
 from flows.progress import MARKS, Progress
 from flows.stages import Stage, stages_of
 from tasks.study import write_status
@@ -24,12 +24,15 @@ class Shown:
         self.work = work
         plan = expand(load_config(ROOT / "profiles/postcards.yaml"))
         stages = stages_of(plan, {"policy": 100, "generator": 100})
+        self.plan = plan
         self.stage: Stage = next(stage for stage in stages if stage.name == CELL)
+        self.others = [stage for stage in stages if stage.name != CELL]
         training = plan.cells["coevolved-s1-r1"].recipe.policy_training
         assert training is not None
         self.policy_steps = training.steps
         self.generator_steps = self.stage.num_steps - training.steps
-        self.progress = Progress(plan, stages, work)
+        self.seconds = 0.0
+        self.progress = Progress(plan, stages, work, now=lambda: self.seconds)
         self.progress.begin(CELL)
 
     def at(self, step: str, line: tuple[int, int] | None = None) -> float:
@@ -71,6 +74,8 @@ def test_share_done_and_time_left_do_not_jump_when_stages_are_stopped(
     for name in ("warm_start@policy", "warm_start@generator"):
         shown.progress.begin(name)
         shown.progress.end(name, "done")
+        shown.seconds += 10
+        shown.progress.seconds_left()
     before = shown.at("train_policy", (shown.policy_steps // 2, shown.policy_steps))
     left = shown.progress.seconds_left()
     assert left is not None
@@ -83,6 +88,32 @@ def test_share_done_and_time_left_do_not_jump_when_stages_are_stopped(
     assert after >= left
     assert set(shown.progress.states().values()) == {"done", state}
     assert MARKS[state] not in (MARKS["done"], MARKS["waiting"])
+
+
+def test_time_left_is_from_the_pace_of_this_run_and_not_from_what_it_goes_on_with(
+    shown: Shown,
+) -> None:
+    resumed = 3 * shown.generator_steps // 4
+    shown.seconds = 60.0  # starting
+    shown.at("train_generator", (resumed, shown.generator_steps))
+    assert shown.progress.seconds_left() is None
+    shown.seconds += 30.0
+    shown.at("train_generator", (shown.generator_steps, shown.generator_steps))
+    left = shown.progress.seconds_left()
+    assert left is not None
+    stages = expand(load_config(ROOT / "profiles/postcards.yaml"))
+    steps = sum(25 + one.num_steps for one in stages_of(stages, dict.fromkeys(ROLES, 100)))
+    share = (25 + shown.stage.num_steps) / shown.stage.num_steps * 0.9
+    pace = share * (shown.generator_steps - resumed) / 30.0
+    assert left == pytest.approx((steps - share * shown.generator_steps) / pace)
+
+
+def test_what_has_nothing_to_do_counts_as_done_from_the_start(shown: Shown) -> None:
+    stages = [shown.stage, *shown.others]
+    progress = Progress(shown.plan, stages, shown.work, fresh={one.name for one in shown.others})
+    weights = [25 + one.num_steps for one in stages]
+    assert progress.share_done() == pytest.approx(1 - weights[0] / sum(weights))
+    assert progress.seconds_left() is None
 
 
 def test_share_done_of_a_stage_that_begins_again_starts_anew(shown: Shown) -> None:

@@ -25,9 +25,9 @@ from dynamicrubric.report.text import markdown_block, markdown_inline
 ODD = 'Score > 90% | "quoted" ../x [red]loud[/red] $x$ `a` ``` <script>x</script> \x1b[31m\u202e'
 
 
-def _printed(found, width: int) -> str:
+def _printed(found, width: int, *, brief: bool = False) -> str:
     stream = io.StringIO()
-    shown = console(found.outcomes, found.differences, found.questions)
+    shown = console(found.outcomes, found.differences, found.questions, brief=brief)
     Console(file=stream, width=width).print(shown)
     return stream.getvalue()
 
@@ -39,6 +39,20 @@ def test_console_table_of_80_columns_cuts_nothing(shared_study):
     assert max(len(line) for line in text.splitlines()) <= 80
     for arm, question in study.questions.items():
         assert f"{arm}: {question}"[:60] in text
+
+
+def test_what_a_study_ends_with_fits_a_page_and_has_figures_differences_and_questions(
+    shared_study,
+):
+    study = shared_study()
+    found = compare_arms(study.plan, study.questions, study.root)
+    text, whole = _printed(found, width=80, brief=True), _printed(found, width=80)
+    assert len(text.splitlines()) < 50 < len(whole.splitlines())
+    for title in ("True quality by round", "Δ gap by round", "Paired differences by prompt"):
+        assert title in text
+    for arm, question in study.questions.items():
+        assert f"{arm}: {question}"[:60] in text
+    assert "1 seed: differences say nothing about what another seed would give" in text
 
 
 def test_console_table_says_how_many_seeds_and_what_was_not_scored(shared_study):
