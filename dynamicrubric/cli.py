@@ -8,6 +8,7 @@ Training is started by `make reproduce`, `python -m flows ablation` or `dvc repr
 
 from __future__ import annotations
 
+import os
 import sys
 from pathlib import Path
 from typing import Annotated
@@ -287,6 +288,8 @@ def _summary(config: Config, study: Plan) -> list[str]:
 
 def main() -> None:
     """Entry point of the `dynamicrubric` command."""
+    if not sys.stderr.isatty():  # a file of what was printed is no place for bars
+        os.environ.setdefault("HF_HUB_DISABLE_PROGRESS_BARS", "1")
     sys.exit(run_with_boundary(app))
 
 

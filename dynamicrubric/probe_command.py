@@ -106,7 +106,7 @@ def _cell(plan: Plan, root: Path, key: str) -> ProbedCell:
             doing=f"probing {key}",
             got=f"no generator in {root / found.generator_dir}",
             expected="the one that wrote its rubrics",
-            remedy="run `dvc repro`, or `dvc pull` if the study was finished elsewhere",
+            remedy="run `make reproduce`, or `dvc pull` if the study was finished elsewhere",
         )
     return found
 

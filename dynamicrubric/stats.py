@@ -99,7 +99,7 @@ class Paired:
                 doing="pairing two arms",
                 got="other held-out prompts with one seed than with another",
                 expected="the same prompts for every seed",
-                remedy="run `dvc repro`: the evaluations come from different data",
+                remedy="run `make reproduce` again: the evaluations come from different data",
             )
         rows = [[by_seed[seed][prompt] for prompt in prompts] for seed in seeds]
         values = np.array(rows, dtype=np.float64).reshape(len(seeds), len(prompts))

@@ -81,7 +81,7 @@ class Study:
             raise UserError(
                 doing=f"looking for the generator {name} with seed {seed}",
                 got=f"no folder {folder}",
-                remedy="run `dvc repro`, or `dvc pull` if the study was finished elsewhere",
+                remedy="run `make reproduce`, or `dvc pull` if the study was finished elsewhere",
             )
         return str(folder)
 

@@ -116,7 +116,7 @@ def _joined(
             doing="comparing two rounds' held-out responses",
             got=f"{len(unmatched)} sets of one of them alone, {unmatched[0]} the first",
             expected="the same prompts, each with as many sets",
-            remedy="run `dvc repro`: the evaluations come from different data",
+            remedy="run `make reproduce` again: the evaluations come from different data",
         )
     return [(one, by_id[one.set_id]) for one in sets]
 

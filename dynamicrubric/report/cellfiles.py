@@ -39,7 +39,7 @@ ORDER_METRICS: Final = ("rank_accuracy", "tie_rate")
 SET_METRICS: Final = (*GAP_PARTS, *ORDER_METRICS, "valid_rubric_rate", "items_per_rubric")
 """Figures that count response sets, those of one tuple the same ones."""
 IDENTITY_TOLERANCE: Final = 1e-9
-RUN_IT: Final = "run `dvc repro`, or `dvc pull` if the study was finished elsewhere"
+RUN_IT: Final = "run `make reproduce`, or `dvc pull` if the study was finished elsewhere"
 COUNT_TOLERANCE: Final = 1e-6
 REMEDY: Final = "remove the folder and run the study again, which makes it anew"
 

@@ -263,7 +263,7 @@ def pair(seed: int, first: PromptValues, second: PromptValues) -> SeedDifference
             doing=f"comparing two arms with seed {seed}",
             got=f"{len(only)} held-out prompts of one arm alone, such as {only[0]!r}",
             expected="the same prompts for every arm",
-            remedy="run `dvc repro`: the two evaluations come from different data",
+            remedy="run `make reproduce` again: the two evaluations come from different data",
         )
     by_prompt = {
         prompt: None if one is None or (two := second[prompt]) is None else one - two

@@ -122,7 +122,7 @@ def test_missing_grids_are_all_named(fake_study):
     assert missing_grids(study.plan, study.root) == ("s1", "s2")
     with pytest.raises(UserError, match="for s1, s2") as caught:
         compare_arms(study.plan, study.questions, study.root)
-    assert "dvc repro" in str(caught.value)
+    assert "make reproduce" in str(caught.value)
 
 
 @pytest.mark.parametrize("key", ["stale-s1-r2", "coevolved-s1-r1"])

@@ -101,7 +101,7 @@ def test_outcomes_of_another_plan_are_refused_by_name(shared_study):
         collect_outcomes(plan, study.root)
     for key in (*plan.starts, *plan.cells):
         assert key in str(error.value)
-    assert "Run `dvc repro`" in str(error.value)
+    assert "Run `make reproduce`" in str(error.value)
     with pytest.raises(UserError, match="frozen-s1-r1") as error:
         load_cell(study.root, plan.cell("frozen-s1-r1"))
     assert study.plan.cell("frozen-s1-r1").hash in str(error.value)
