@@ -67,7 +67,7 @@ def updates_section(
     if not shown:
         return ()
     chart = _chart(updates, shown, folder, mark)
-    notes = (
+    notes: tuple[tuple[str, str], ...] = (
         (CERTAINTY, INTERVAL_MEANING.replace("difference", "change or difference")),
         (f"P of {label('delta_gap')}", GAP_PAIRS),
     )
