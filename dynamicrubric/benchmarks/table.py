@@ -9,6 +9,7 @@ from typing import Any, Final
 from dynamicrubric.benchmarks.compare import MOST_SUBSETS, Comparison
 from dynamicrubric.benchmarks.figures import Figure, Row
 from dynamicrubric.benchmarks.schema import ALL, MACRO
+from dynamicrubric.report.phrases import p_text
 from dynamicrubric.report.text import markdown_inline
 
 NONE: Final = "-"
@@ -105,6 +106,10 @@ def list_table(rows: Sequence[Row]) -> Table:
     return Table("Lists", header, tuple(lines), note)
 
 
+def _p_value(value: float | None) -> str:
+    return NONE if value is None else p_text(value)
+
+
 def comparison_table(found: Sequence[Comparison]) -> Table:
     """Return the paired differences."""
     lines = [
@@ -114,8 +119,8 @@ def comparison_table(found: Sequence[Comparison]) -> Table:
             f"{one.reference} - {one.other}",
             number(one.difference, signed=True),
             NONE if one.interval is None else _ends(one.interval, signed=True),
-            NONE if one.p_value is None else f"{one.p_value:.4f}",
-            NONE if one.p_holm is None else f"{one.p_holm:.4f}",
+            _p_value(one.p_value),
+            _p_value(one.p_holm),
             str(one.n_items),
             one.over or one.lacking,
             ", ".join(number(value, signed=True) for value in one.by_seed.values()),
