@@ -48,8 +48,8 @@ class OnStartPolicy:
 def on_start_policy(gathered: Gathered, arm: str) -> tuple[OnStartPolicy, ...]:
     """Compare an arm's generator of round 1 with that of each other arm, by metric.
 
-    Arms without rubrics are left out, those that share the arm's first round, and seeds that one of
-    the two does not have.
+    Left out are arms that do not have the figure (without rubrics there is no R_disc), those that
+    share the arm's first round, and seeds that one of the two does not have.
 
     Args:
         gathered: the cells.
@@ -61,17 +61,21 @@ def on_start_policy(gathered: Gathered, arm: str) -> tuple[OnStartPolicy, ...]:
         if cell is not None and cell.before:
             paths.setdefault(name, {})[seed] = keys[FIRST]
     mine = paths.pop(arm, {})
-    return tuple(
-        one
-        for metric in UPDATES
-        for one in _corrected(
-            [
-                _compare(gathered, metric, (arm, mine), (other, theirs))
-                for other, theirs in paths.items()
-                if any(mine[seed] != theirs[seed] for seed in mine.keys() & theirs.keys())
-            ]
-        )
-    )
+    others = {
+        other: theirs
+        for other, theirs in paths.items()
+        if any(mine[seed] != theirs[seed] for seed in mine.keys() & theirs.keys())
+    }
+    found: list[OnStartPolicy] = []
+    for metric in UPDATES:
+        compared = (_compare(gathered, metric, (arm, mine), other) for other in others.items())
+        found += _corrected([one for one in compared if _is_measured(one)])
+    return tuple(found)
+
+
+def _is_measured(one: OnStartPolicy) -> bool:
+    """Say whether both arms have the figure at all: without rubrics there is no R_disc."""
+    return any(pair.n_prompts for pair in one.by_seed)
 
 
 def start_policy_rows(found: Sequence[OnStartPolicy]) -> list[dict[str, object]]:

@@ -82,7 +82,20 @@ def test_report_has_them_as_a_table_and_a_file(fake_study, undrawn):
     assert {row["seeds"] for row in rows} == {"1"}
 
 
-def test_arm_without_rubrics_has_no_part_in_it(fake_study):
+def test_arm_without_rubrics_has_no_part_in_what_rubrics_alone_have(fake_study):
+    study = fake_study(arms=("coevolved", "static"), rounds=1, write=False)
+
+    def scores_alone(tables):
+        for row in tables["before"]:
+            row.update(r_disc=None, r_dir=None, r_cov=None, valid=False)
+
+    for key in (*study.plan.starts, *study.plan.cells):
+        study.write_cell(key, alter=scores_alone if key == "static-s1-r1" else None)
+    found = on_start_policy(gather(study.plan, study.root), "coevolved")
+    assert [one.metric for one in found] == ["delta_gap", "tie_rate"]
+
+
+def test_arm_that_was_not_measured_before_its_update_is_left_out(fake_study):
     study = fake_study(arms=("coevolved", "static"), rounds=1, write=False)
     for key in (*study.plan.starts, *study.plan.cells):
         drop = (lambda tables: tables.pop("before", None)) if "static" in key else None
