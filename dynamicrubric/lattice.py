@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 import json
 from collections import Counter
 from collections.abc import Iterator
@@ -28,6 +29,8 @@ from dynamicrubric.worlds.base import POSTCARDS
 from dynamicrubric.worlds.language.sources import fingerprints
 
 ROLES: Final = ("policy", "generator")
+MOST_NAMED: Final = 20
+"""Cells that an error names; of more it names the nearest."""
 
 
 @dataclass(frozen=True)
@@ -52,13 +55,20 @@ class Plan:
     probe: dict[str, Any] | None = None
 
     def cell(self, key: str) -> Cell:
-        """Return a cell of any round by key, or raise a UserError that names those there are."""
+        """Return a cell of any round by key, or raise a UserError that names those there are.
+
+        Of a large plan it names those that are near.
+        """
         found = self.starts.get(key) or self.cells.get(key)
         if found is None:
+            known = [*self.starts, *self.cells]
+            near = difflib.get_close_matches(key, known, n=4, cutoff=0.5) or known[:4]
             raise UserError(
                 doing="looking up a cell",
                 got=repr(key),
-                expected=f"one of {', '.join([*self.starts, *self.cells])}",
+                expected=f"one of {', '.join(known)}"
+                if len(known) <= MOST_NAMED
+                else f"one of the plan's {len(known)} cells, such as {', '.join(near)}",
                 remedy="run `dynamicrubric plan` if params.yaml was changed",
             )
         return found

@@ -15,8 +15,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dynamicrubric.config import Config
+from dynamicrubric.config import Config, parse_config
 from dynamicrubric.errors import UserError
+from dynamicrubric.lattice import MOST_NAMED
 from dynamicrubric.plan import (
     CellRecipe,
     Plan,
@@ -29,6 +30,7 @@ from dynamicrubric.plan import (
     stage_structure,
     write_plan,
 )
+from dynamicrubric.selection import select
 from dynamicrubric.yamlio import load_yaml
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -552,3 +554,19 @@ def test_stage_structure_is_the_same_after_a_change_of_values(document: dict[str
 def test_checked_in_cells_are_the_plan_of_the_checked_in_params() -> None:
     plan = plan_of(load_yaml(ROOT / "params.yaml"))
     assert differing(plan, ROOT / "cells.yaml") == (), "run `dynamicrubric plan`"
+
+
+def test_unknown_cell_is_answered_with_those_there_are_or_of_many_with_the_nearest() -> None:
+    text = (ROOT / "profiles/postcards.yaml").read_text(encoding="utf-8")
+    small = expand(parse_config(text, "params.yaml"))
+    with pytest.raises(UserError) as caught:
+        small.cell("coevolved-s1-r9")
+    for key in (*small.starts, *small.cells):
+        assert key in caught.value.expected
+    large = expand(parse_config(select(text, "default", range(1, 6)), "params.yaml"))
+    assert len(large.starts) + len(large.cells) > MOST_NAMED
+    with pytest.raises(UserError) as caught:
+        large.cell("coevolved-s1-r9")
+    named = [key for key in (*large.starts, *large.cells) if key in caught.value.expected]
+    assert len(named) == 4
+    assert "coevolved-s1-r3" in named
