@@ -84,7 +84,7 @@ worker: $(RUN_DEPS) ## run what another Prefect server (PREFECT_API_URL) starts;
 
 .PHONY: test
 test: $(TEST_DEPS) ## the tests, without the slow ones
-	@python -m pytest -n $(WORKERS) --maxprocesses 4 $(PYTEST_ARGS)
+	@python -m pytest -n $(WORKERS) --maxprocesses 4 --dist worksteal $(PYTEST_ARGS)
 
 .PHONY: test-slow
 test-slow: $(TEST_DEPS) ## the slow tests: whole small studies, kills and resumes

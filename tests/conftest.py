@@ -10,7 +10,9 @@ import shutil
 import sys
 import tempfile
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -95,6 +97,41 @@ def fake_study(tmp_path: Path) -> Iterator[Callable[..., object]]:
 
     yield lambda **options: FakeStudy(tmp_path / "project", **options)
     sys.path.remove(helpers)
+
+
+@contextmanager
+def _without_pictures(*drawn: str) -> Iterator[None]:
+    from matplotlib.figure import Figure
+
+    draw = Figure.savefig
+
+    def save(figure: Any, path: Path, **options: Any) -> None:
+        if path.name.startswith(drawn):
+            draw(figure, path, **options)
+        else:
+            path.write_text("<svg xmlns='http://www.w3.org/2000/svg'/>")
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("matplotlib.figure.Figure.savefig", save)
+        yield
+
+
+@pytest.fixture(scope="session")
+def without_pictures() -> Callable[[], Any]:
+    """Return a context in which pictures are files without a picture, but for those named.
+
+    It takes what the names of the drawn ones begin with.
+
+    Drawing is nearly all of a report's time; tests of words and tables do without.
+    """
+    return _without_pictures
+
+
+@pytest.fixture
+def undrawn() -> Iterator[None]:
+    """Run a test in the context of `without_pictures`."""
+    with _without_pictures():
+        yield
 
 
 CHATML = (

@@ -120,7 +120,9 @@ def test_roles_share_one_child_and_each_answers_by_its_own_adapter(
     assert "cost" not in document
 
 
-@pytest.mark.parametrize(("told_before", "number"), [(True, 1), (False, 2)])
+@pytest.mark.parametrize(
+    ("told_before", "number"), [(True, 1), pytest.param(False, 2, marks=pytest.mark.slow)]
+)
 def test_role_that_is_kept_to_a_form_shares_a_child_that_was_started_for_it(
     models: Models,
     adapters: dict[str, Path],

@@ -314,7 +314,7 @@ def test_reconcile_closes_the_run_of_a_killed_process_for_good(study, child):
     assert store.client.get_run(run_id).info.status == "KILLED"
 
 
-def test_log_comparison_has_the_files_and_each_arms_means(study, tmp_path):
+def test_log_comparison_has_the_files_and_each_arms_means(study, tmp_path, undrawn):
     found = write_comparison(study.plan, study.questions, study.root, tmp_path / "results")
     first = log_comparison(study.plan, found, study.root, study.config)
     assert log_comparison(study.plan, found, study.root, study.config) == first
@@ -347,8 +347,9 @@ def searched(store, comparison):
     return sorted(run.info.run_name for run in found)
 
 
-@pytest.mark.slow
-def test_studies_that_share_arms_are_each_found_by_what_their_comparison_says(study, tmp_path):
+def test_studies_that_share_arms_are_each_found_by_what_their_comparison_says(
+    study, tmp_path, undrawn
+):
     """The default study, then a selection of it, then the first once more."""
     document = study.config.model_dump(mode="json")
     document["study"]["run"] = ["coevolved"]
@@ -386,7 +387,7 @@ def test_study_tag_is_searched_for_without_backticks_whatever_its_hash(study, mo
     assert found.info.run_id == run_id
 
 
-def test_log_comparison_of_an_unfinished_study_is_refused(study, tmp_path):
+def test_log_comparison_of_an_unfinished_study_is_refused(study, tmp_path, undrawn):
     remove(study.root / study.plan.cell("stale-s1-r2").directory)
     found = write_comparison(
         study.plan, study.questions, study.root, tmp_path / "results", partial=True

@@ -1,10 +1,9 @@
-"""Studies that are written once for all tests that only read them, and reports without drawing."""
+"""Studies that are written once for all tests that only read them."""
 
 from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -32,29 +31,3 @@ def shared_study(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[
 
     yield study
     sys.path.remove(HELPERS)
-
-
-@contextmanager
-def _without_pictures() -> Iterator[None]:
-    def save(figure: Any, path: Path, **options: Any) -> None:
-        path.write_text("<svg xmlns='http://www.w3.org/2000/svg'/>")
-
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("matplotlib.figure.Figure.savefig", save)
-        yield
-
-
-@pytest.fixture(scope="session")
-def without_pictures() -> Callable[[], Any]:
-    """Return a context in which pictures are files without a picture.
-
-    Drawing is nearly all of a report's time; tests of words and tables do without.
-    """
-    return _without_pictures
-
-
-@pytest.fixture
-def undrawn() -> Iterator[None]:
-    """Run a test in the context of `without_pictures`."""
-    with _without_pictures():
-        yield

@@ -67,7 +67,7 @@ def test_unscored_verdicts_are_told_with_what_they_would_have_earned(fake_study)
     assert grid.rows[0][-1] == "100.0 %"
 
 
-def test_report_has_the_section_and_the_table_for_all_arms(fake_study) -> None:
+def test_report_has_the_section_and_the_table_for_all_arms(fake_study, undrawn) -> None:
     study = fake_study(rounds=1)
     found = write_comparison(study.plan, study.questions, study.root, study.root / "results")
     page = (found.report / "index.html").read_text(encoding="utf-8")

@@ -88,9 +88,10 @@ def test_report_shows_attacks_and_course_with_pictures_and_tables(study, tmp_pat
     assert {(r["arm"], r["round"]) for r in course if r["diverges"] == "True"} == {("frozen", "2")}
 
 
-def test_pictures_are_drawn_also_of_a_single_round(fake_study):
+def test_pictures_are_drawn_also_of_a_single_round(fake_study, without_pictures):
     study = fake_study(arms=("coevolved",), rounds=1, probe=("coevolved",))
-    found = write_comparison(study.plan, {}, study.root, study.root / "results")
+    with without_pictures("probes", "course"):
+        found = write_comparison(study.plan, {}, study.root, study.root / "results")
     for name in ("probes", "course"):
         assert (found.report / f"plots/{name}.png").read_bytes().startswith(b"\x89PNG")
     assert "true quality" in (found.report / "plots/probes.svg").read_text(encoding="utf-8")

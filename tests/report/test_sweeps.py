@@ -81,13 +81,15 @@ def test_sweep_without_the_arm_that_reads_no_anchors_has_nothing_to_be_above(fak
     assert all(point.above_none is None for point in sweep.points)
 
 
-def test_report_draws_each_sweep_and_writes_its_points(fake_study) -> None:
+def test_report_draws_each_sweep_and_writes_its_points(fake_study, without_pictures) -> None:
     study = anchors_study(fake_study, (*NOISE, *SHIFTED[2:]))
-    found = write_comparison(study.plan, study.questions, study.root, study.root / "results")
+    with without_pictures("sweep_"):
+        found = write_comparison(study.plan, study.questions, study.root, study.root / "results")
     page = (found.report / "index.html").read_text(encoding="utf-8")
     assert 'href="#sweeps"' in page
     for setting in ("anchor_swap_rate", "anchor_source"):
-        assert (found.report / f"plots/sweep_{setting}.png").exists()
+        picture = found.report / f"plots/sweep_{setting}.png"
+        assert picture.read_bytes().startswith(b"\x89PNG")
     with (found.report / "tables/sweeps.csv").open(encoding="utf-8") as stream:
         rows = list(csv.DictReader(stream))
     assert {row["setting"] for row in rows} == {"anchor_swap_rate", "anchor_source"}

@@ -175,6 +175,7 @@ def test_policy_is_trained_beside_one_child_of_generator_and_verifier(
     assert starts.read_text().split() == ["started"]
 
 
+@pytest.mark.slow
 def test_static_generator_is_trained_and_writes_beside_one_child(
     world: LanguageWorld, places: dict[str, Any], tmp_path: Path
 ) -> None:
@@ -215,6 +216,7 @@ def evaluate(
     return found
 
 
+@pytest.mark.slow
 def test_rubrics_that_were_kept_to_a_form_are_measured_without_a_generator(
     world: LanguageWorld, places: dict[str, Any], tmp_path: Path
 ) -> None:
@@ -236,6 +238,7 @@ def test_rubrics_that_were_kept_to_a_form_are_measured_without_a_generator(
     assert {one["role"] for one in engines} == {"policy", "verifier"}
 
 
+@pytest.mark.slow
 def test_judge_that_rates_by_rubrics_shares_the_child_that_writes_them(
     world: LanguageWorld, places: dict[str, Any], tmp_path: Path
 ) -> None:

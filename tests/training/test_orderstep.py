@@ -82,6 +82,7 @@ def test_command_runs_it_in_a_child_with_a_log_and_gets_the_same(
     assert "progress 2 of 3 passes" in log
 
 
+@pytest.mark.slow
 def test_child_that_fails_is_told_with_its_log(tiny: Any, evaluation: Path, tmp_path: Path) -> None:
     config: Any = SimpleNamespace(runtime=SimpleNamespace(task_deadline_minutes=10))
     asked = request(tiny, evaluation, generator_dir=str(tmp_path / "nobody"))

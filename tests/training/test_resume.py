@@ -77,7 +77,11 @@ def whole(tiny, tmp_path_factory: pytest.TempPathFactory) -> dict[str, bytes]:
 
 @pytest.mark.parametrize(
     ("kill_at", "again"),
-    [(4, [3, 4, 5, 6]), (2, [1, 2, 3, 4, 5, 6]), (5, [5, 6])],
+    [
+        (4, [3, 4, 5, 6]),
+        pytest.param(2, [1, 2, 3, 4, 5, 6], marks=pytest.mark.slow),
+        pytest.param(5, [5, 6], marks=pytest.mark.slow),
+    ],
 )
 def test_killed_training_goes_on_and_ends_with_the_same_bytes(
     tiny, whole: dict[str, bytes], tmp_path: Path, kill_at: int, again: list[int]

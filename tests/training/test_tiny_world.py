@@ -17,6 +17,7 @@ def make_world(root):
 """
 
 
+@pytest.mark.slow
 def test_world_that_cannot_be_made_fails_alike_in_every_process(tmp_path: Path) -> None:
     """Two processes as pytest-xdist starts them: base folders of their own in a common one."""
     (tmp_path / "pytest.ini").write_text("[pytest]\n")
