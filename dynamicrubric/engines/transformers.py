@@ -28,6 +28,11 @@ from dynamicrubric.verdicts import UnscoredReason
 MAX_BATCH_TOKENS = 65_536
 """Bound on rows x (prompt + completion) tokens of one batch."""
 
+PADDING_A_STEP = {"cpu": 32, "cuda": 256}
+"""Tokens of padding that take about as long as one decoding step, which reads all weights.
+
+Another batch takes as many steps as a completion may have; more padding than those is not worth it.
+"""
 
 MAX_BATCH_ROWS = 128
 MAX_BATCH_LOGITS = 2**27
@@ -109,7 +114,8 @@ class TransformersEngine:
     ) -> list[Generation]:
         """Return one generation for each request, in order.
 
-        Requests are batched by prompt length under a token budget; results are joined by index.
+        Requests are batched by prompt length, under a token budget and without much padding;
+        results are joined by index.
         A prompt that leaves no room for a token fails as "too_long" and takes no other with it; a
         completion that fills the room is cut there, as at its limit.
 
@@ -143,18 +149,23 @@ class TransformersEngine:
             return max_tokens
         return min(max_tokens, self.context - len(request.prompt_ids))
 
-    @staticmethod
     def _batches(
-        order: Sequence[int], requests: Sequence[GenerateRequest], limits: Sequence[int]
+        self, order: Sequence[int], requests: Sequence[GenerateRequest], limits: Sequence[int]
     ) -> list[list[int]]:
         """Return batches of requests with one limit, so that no neighbour shortens another."""
+        worth = PADDING_A_STEP.get(self.model.device.type, PADDING_A_STEP["cuda"])
         batches: list[list[int]] = []
+        prompts = 0  # tokens of the last batch's prompts
         for index in order:
-            length = len(requests[index].prompt_ids) + limits[index]  # longest so far: sorted
-            full = bool(batches) and (len(batches[-1]) + 1) * length > MAX_BATCH_TOKENS
-            if not batches or full or limits[batches[-1][0]] != limits[index]:
+            length, limit = len(requests[index].prompt_ids), limits[index]  # longest so far: sorted
+            rows = len(batches[-1]) if batches else 0
+            full = (rows + 1) * (length + limit) > MAX_BATCH_TOKENS
+            padded = rows * length - prompts > worth * limit
+            if not batches or full or padded or limits[batches[-1][0]] != limit:
                 batches.append([])
+                prompts = 0
             batches[-1].append(index)
+            prompts += length
         return batches
 
     def _generate_batch(

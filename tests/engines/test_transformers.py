@@ -75,6 +75,32 @@ def test_request_gets_the_same_tokens_in_one_batch_and_in_many(
     assert run(engine, requests) == together
 
 
+@pytest.mark.parametrize(
+    ("lengths", "batches"),
+    [
+        ([10] * 8 + [18] * 8, [8, 8]),  # 8 rows would have 8 more tokens each: more than 16 x 3
+        ([10] * 6 + [18] * 8, [14]),
+        ([10] * 30, [30]),
+        ([1, 50, 51, 200], [1, 2, 1]),
+        ([5, 5, 400], [2, 1]),
+    ],
+)
+def test_batches_have_no_more_padding_than_another_batch_is_worth(
+    engine: TransformersEngine,
+    monkeypatch: pytest.MonkeyPatch,
+    lengths: list[int],
+    batches: list[int],
+) -> None:
+    monkeypatch.setattr(engine_module, "PADDING_A_STEP", {"cpu": 16, "cuda": 0})
+    sizes: list[int] = []
+    whole = engine._generate_batch
+    monkeypatch.setattr(
+        engine, "_generate_batch", lambda r, *rest: (sizes.append(len(r)), whole(r, *rest))[1]
+    )
+    run(engine, [GenerateRequest([40] * length, 7) for length in lengths], max_tokens=3)
+    assert sizes == batches
+
+
 def test_seeds_decide_the_tokens(
     engine: TransformersEngine, requests: list[GenerateRequest]
 ) -> None:
