@@ -28,6 +28,7 @@ PROGRAM: Final = "program"
 BASE: Final = "base"
 PREPARED_DIR: Final = Path("data/prepared")
 ENGINE_FREE: Final = frozenset({"length", "random", "oracle", "programmatic"})
+NO_VERIFIER: Final = frozenset({"length", "random", "oracle", "scalar", "scalar_set"})
 
 
 @dataclass(frozen=True)
@@ -132,6 +133,21 @@ def spec_of(options: EvaluatorOptions, config: Config) -> EvaluatorSpec:
             expected=f"one with {', '.join(sorted(WITH_RUBRIC))} alone",
             remedy="leave --generator out, or choose another --evaluator",
         )
+    verifier = _verifier(options, recipe.verifier)
+    if options.verifier is not None and options.kind in NO_VERIFIER:
+        raise UserError(
+            doing=f"choosing the evaluator {options.kind!r}",
+            got=f"the verifier {options.verifier!r}",
+            expected=f"none: the kinds {', '.join(sorted(NO_VERIFIER))} ask no verifier",
+            remedy="leave --verifier out, or choose another --evaluator",
+        )
+    if options.verifier not in (None, PROGRAM) and options.kind == "programmatic":
+        raise UserError(
+            doing="choosing the evaluator 'programmatic'",
+            got=f"the verifier {options.verifier!r}",
+            expected=f"{PROGRAM}, which reads its rubric",
+            remedy="leave --verifier out, or choose another --evaluator",
+        )
     generator, engine = _generator(options)
     values: dict[str, Any] = {
         "kind": options.kind,
@@ -141,7 +157,7 @@ def spec_of(options: EvaluatorOptions, config: Config) -> EvaluatorSpec:
         "min_items": recipe.min_rubric_items,
         "max_items": recipe.max_rubric_items,
         "weights": recipe.weights,
-        "verifier": _verifier(options, recipe.verifier),
+        "verifier": verifier,
         "rubric": _rubric(options),
         "reward_model": options.reward_model,
         "seed": options.seed,
@@ -223,7 +239,7 @@ def _rubric(options: EvaluatorOptions) -> str | None:
     except (OSError, UnicodeDecodeError) as error:
         raise UserError(
             doing=f"reading the rubric {options.rubric}",
-            got=str(error),
+            got=(error.strerror if isinstance(error, OSError) else None) or str(error),
             expected="a file with a rubric's JSON",
         ) from None
 

@@ -63,6 +63,7 @@ def build_evaluator(
 def _rubric_evaluator(parts: Parts) -> Evaluator:
     # The writer first: a vLLM child that is started for it serves the verifier too.
     spec = parts.spec
+    _check_verifier(parts)
     if spec.kind == "dynamic":
         writer, engine = generator_writer(parts)
         verifier = MeteredVerifier(parts.world.verifier(spec.verifier, parts.opened()))
@@ -70,6 +71,22 @@ def _rubric_evaluator(parts: Parts) -> Evaluator:
     once, meter = prompt_writer(parts)
     verifier = MeteredVerifier(parts.world.verifier(spec.verifier, parts.opened()))
     return RubricEvaluator(spec.label, False, once, judging(spec, verifier), meter, verifier)
+
+
+def _check_verifier(parts: Parts) -> None:
+    """Refuse a language model where the world's program would give the verdicts all the same.
+
+    The default is one too, and asks for nothing.
+    """
+    spec = parts.spec
+    asked = "verifier" in spec.model_fields_set and spec.verifier.kind == "language_model"
+    if asked and parts.world.name != LANGUAGE:
+        raise UserError(
+            doing=f"building the evaluator {spec.label!r}",
+            got=f"verifier.kind 'language_model' in the world {parts.world.name!r}",
+            expected="'programmatic': a program gives the verdicts there",
+            remedy=f"leave the verifier out, or take a profile of the world {LANGUAGE!r}",
+        )
 
 
 def _programmatic(parts: Parts) -> Evaluator:

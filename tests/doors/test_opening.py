@@ -137,3 +137,21 @@ def test_generator_folder_of_the_hub_is_fetched_by_name(tmp_path: Path) -> None:
     config = load_config(POSTCARDS)
     spec = spec_of(EvaluatorOptions(generator=f"hub:{tmp_path}"), config)
     assert spec.generator == str(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("kind", "verifier", "said"),
+    [
+        ("dynamic", "base", "a program gives the verdicts there"),
+        ("static", "openai:judge", "a program gives the verdicts there"),
+        ("programmatic", "base", "program, which reads its rubric"),
+        ("length", "program", "length, oracle, random, scalar, scalar_set ask no verifier"),
+        ("scalar", "openai:judge", "Leave --verifier out"),
+    ],
+)
+def test_verifier_that_would_not_be_asked_is_refused(
+    kind: str, verifier: str, said: str, tmp_path: Path
+) -> None:
+    options = EvaluatorOptions(kind, POSTCARDS, verifier=verifier, prepared=tmp_path)
+    with pytest.raises(UserError, match=said), open_evaluator(options):
+        pass
