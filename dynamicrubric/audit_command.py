@@ -13,7 +13,8 @@ def run_audit(params: Path, out: Path, *, partial: bool) -> None:
     """Write the page, its picture and tables into `out`, and print the answer.
 
     Raises:
-        UserError: no audit is planned, or it is not finished (all that is missing is named).
+        UserError: no audit is planned, or it is not finished (all that is missing is named), or
+            `out` cannot be written.
     """
     # Imported here: `--help` has to answer at once.
     from rich.console import Console
@@ -25,10 +26,12 @@ def run_audit(params: Path, out: Path, *, partial: bool) -> None:
     from dynamicrubric.audit.read import read_audits
     from dynamicrubric.audit.words import answer
     from dynamicrubric.config import load_config
+    from dynamicrubric.durable import ready_folder
     from dynamicrubric.lattice import expand
 
     audits = list(planned_audits(expand(load_config(params))).values())
     measured = read_audits(audits, params.absolute().parent, partial=partial)
+    ready_folder(out)
     left = len(audits) - len(measured.seeds)
     mark = f"PARTIAL: {left} of {len(audits)} audits are missing." if left else ""
     try:

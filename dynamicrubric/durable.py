@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import os
+import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+
+from dynamicrubric.errors import UserError
 
 
 def sync(path: Path) -> None:
@@ -32,3 +35,22 @@ def naming(path: Path) -> Iterator[None]:
         if error.filename is None and error.errno is not None:
             error.filename = str(path)
         raise
+
+
+def ready_folder(path: Path) -> None:
+    """Make a folder that results go into at the end: what will not do is said before the work.
+
+    Raises:
+        UserError: there is something else at the name, or nothing can be written there.
+    """
+    try:
+        path.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryFile(dir=path):
+            pass
+    except OSError as error:
+        raise UserError(
+            doing=f"making the folder {path}",
+            got="a file of that name" if path.is_file() else error.strerror or str(error),
+            expected="a folder that can be written",
+            remedy="name another one with --out",
+        ) from None

@@ -171,7 +171,7 @@ def read_audits(audits: Sequence[PlannedAudit], root: Path, *, partial: bool = F
     missing = [f"audit@{one.key} ({_fault(one, root)})" for one in audits if one not in there]
     if missing and not (partial and there):
         raise UserError(
-            doing="reading the audit", got=f"missing: {', '.join(missing)}",
+            doing="reading the audit", got=f"not all of it: {', '.join(missing)}",
             expected="what the plan's cells hold now, measured for each seed", remedy=RUN_IT,
         )  # fmt: skip
     return together([read_audit(root / one.directory, one.seed) for one in there])
@@ -308,7 +308,7 @@ def _fault(audit: PlannedAudit, root: Path) -> str:
             name: load_artefact(path, verify=False).content_hash for name, path in expected.items()
         }
     except UserError as error:
-        return f"{error.got}"
+        return f"{error.doing}: {error.got}"
     same = all(record.inputs.get(name) == value for name, value in hashes.items())
     named = {name for name in record.inputs if name.startswith(("sets/", "generator/"))}
     if not same or named != hashes.keys():

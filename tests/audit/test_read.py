@@ -81,7 +81,7 @@ def test_altered_measurements_are_not_read(study: Any) -> None:
     path = study.root / "data/audit/s1/checkpoints.json"
     path.chmod(0o644)
     path.write_text(path.read_text().replace("disc_only-s1-r1/2", "disc_only-s1-r1/3"))
-    with pytest.raises(UserError, match="audit@s1"):
+    with pytest.raises(UserError, match=r"audit@s1 \(.*checkpoints\.json was altered: sha256"):
         read(study)
 
 
@@ -187,3 +187,17 @@ def test_checkpoint_travels_as_values(study: Any) -> None:
     cell = study.plan.cells["coevolved-s1-r1"]
     one = Checkpoint("a/1", "start", cell.key, 1, 4, "here", "there", cell.recipe)
     assert Checkpoint.of(one.values) == one
+
+
+def test_page_that_cannot_be_written_is_said_before_the_audit(
+    study: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("dynamicrubric.config.load_config", lambda path: study.config)
+    monkeypatch.setattr(
+        "dynamicrubric.audit.findings.audit_of", lambda *a: pytest.fail("audited first")
+    )
+    (study.root / "taken").write_text("mine")
+    arguments = ["--params", str(study.root / "params.yaml"), "--out", str(study.root / "taken")]
+    with pytest.raises(UserError, match="got a file of that name; expected a folder"):
+        CliRunner().invoke(app, ["audit", *arguments], catch_exceptions=False)
+    assert (study.root / "taken").read_text() == "mine"
