@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -17,12 +17,16 @@ from rich.table import Table
 from rich.text import Text
 
 from dynamicrubric.config import Config, load_config
+from dynamicrubric.durable import ready_folder
 from dynamicrubric.errors import UserError
+from dynamicrubric.lineage import cells_of, unknown_cell
 from dynamicrubric.plan import CellRecipe, Plan, load_plan
 from dynamicrubric.probes.names import check_names
 from dynamicrubric.probes.planned import ProbedCell, probed
 
 if TYPE_CHECKING:
+    from rich.console import JustifyMethod
+
     from dynamicrubric.evaluators.base import Evaluator
     from dynamicrubric.evaluators.spec import EvaluatorSpec
     from dynamicrubric.probes.course import Course, CourseRow
@@ -57,7 +61,8 @@ def run_probe(
         as_json: print JSON.
 
     Raises:
-        UserError: a cell is not there or finished, an attack or evaluator is none, `out` is there.
+        UserError: a cell is not there or finished, an attack or evaluator is none, `out` is there
+            or cannot be written.
     """
     config = load_config(root / "params.yaml")
     plan = load_plan(config, root / "cells.yaml")
@@ -72,14 +77,28 @@ def run_probe(
     if out is not None and out.exists():
         raise UserError(doing=f"writing {out}", got="something is there", expected="a new folder")
     specs = [_spec(text) for text in evaluators]
-    with _telling() as say:
+    with _kept_if_filled(out), _telling() as say:
         rows, courses = _measure(root, config, cells, attacks, specs, per_prompt, say)
     if out is not None:
         from dynamicrubric.probes.files import write_probes
 
-        out.mkdir(parents=True)
         write_probes(rows, courses, out)
     _show(cells, rows, courses, as_json=as_json)
+
+
+@contextmanager
+def _kept_if_filled(out: Path | None) -> Iterator[None]:
+    """Have the folder for the tables ready before the work; none stays of a probe that failed."""
+    if out is None:
+        yield
+        return
+    ready_folder(out)
+    try:
+        yield
+    except BaseException:
+        with suppress(OSError):
+            out.rmdir()
+        raise
 
 
 def _cell(plan: Plan, root: Path, key: str) -> ProbedCell:
@@ -90,6 +109,8 @@ def _cell(plan: Plan, root: Path, key: str) -> ProbedCell:
     """
     from dynamicrubric.report.cellfiles import load_cell
 
+    if key not in (*plan.starts, *plan.cells) and key not in cells_of(root):
+        raise unknown_cell(root, key)
     cell = plan.cell(key)
     if cell.recipe.rubrics.evaluator == "oracle":
         raise UserError(
@@ -279,7 +300,8 @@ def _table(title: str, figures: Sequence[AttackFigure]) -> Table:
     table = Table(title=title, title_justify="left")
     for head in ("attack", "order", "rubric", "score", "interval", "rank", "true quality",
                  "wins rank", "unearned", "scored", "finding"):  # fmt: skip
-        table.add_column(head, justify="left" if head in ("attack", "finding") else "right")
+        side: JustifyMethod = "left" if head in ("attack", "finding") else "right"
+        table.add_column(head, justify=side, no_wrap=head == "attack")
     for one in figures:
         table.add_row(
             one.attack, one.order, one.mode, signed(one.score.mean, 3),
