@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
+from dynamicrubric.boundary import EXIT_INTERRUPTED
 from dynamicrubric.errors import UserError
 
 if TYPE_CHECKING:
@@ -39,7 +40,7 @@ def run_score(
 
     Raises:
         UserError: the file or an option will not do.
-        typer.Exit: with 1 if not one response has a score.
+        typer.Exit: with 1 if not one response has a score, with 130 on Ctrl-C.
     """
     from dynamicrubric.doors.filescores import only_one, publish, score_rows
     from dynamicrubric.doors.formats import WRITERS
@@ -52,20 +53,24 @@ def run_score(
     from dynamicrubric.hashing import sha256_of
 
     identity: dict[str, Any] = {"input": sha256_of(Path(source_name))}
-    with only_one(part):
-        with open_evaluator(options) as opened, _progress(_count(source)) as told:
-            identity |= {**opened.identity, "seed": options.seed}
-            rows = read_rows(source.open(), opened.prompt_ids)
-            tally = score_rows(
-                rows,
-                opened.evaluator,
-                part,
-                identity,
-                seed=options.seed,
-                batch_rows=batch_rows,
-                on_row=told,
-            )
-        publish(part, out, WRITERS[kind])
+    try:
+        with only_one(part):
+            with open_evaluator(options) as opened, _progress(_count(source)) as told:
+                identity |= {**opened.identity, "seed": options.seed}
+                rows = read_rows(source.open(), opened.prompt_ids)
+                tally = score_rows(
+                    rows,
+                    opened.evaluator,
+                    part,
+                    identity,
+                    seed=options.seed,
+                    batch_rows=batch_rows,
+                    on_row=told,
+                )
+            publish(part, out, WRITERS[kind])
+    except KeyboardInterrupt:  # said here: Typer would turn it into a bare exit code
+        typer.echo("Stopped. The same command goes on from here.", err=True)
+        raise typer.Exit(EXIT_INTERRUPTED) from None
     for line in summary(tally, out):
         typer.echo(line, err=True)
     if tally.responses == tally.unscored.total():

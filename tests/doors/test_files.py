@@ -12,7 +12,9 @@ from typing import Any
 
 import pytest
 from fakeevaluator import FakeEvaluator
+from typer.testing import CliRunner
 
+from dynamicrubric.cli import app
 from dynamicrubric.data.sources import open_sources
 from dynamicrubric.doors.filerows import FileRow, read_rows
 from dynamicrubric.doors.filescores import Tally, only_one, publish, score_rows
@@ -393,3 +395,22 @@ def test_rubric_command_shows_criteria_verdicts_and_scores(project: Path) -> Non
     )  # fmt: skip
     document = json.loads(as_json.stdout)
     assert document["scores"][1] > document["scores"][0]
+
+
+def test_scoring_that_is_interrupted_says_that_it_goes_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(ROOT)
+    path = write(tmp_path / "a.jsonl", {"prompt": "a", "responses": [SHORT]})
+    arguments = ["score", str(path), "--evaluator", "length"]
+    with monkeypatch.context() as patched:
+        patched.setattr("dynamicrubric.doors.filescores._scored", _interrupt)
+        done = CliRunner().invoke(app, arguments)
+    assert (done.exit_code, done.stdout) == (130, "")
+    assert done.stderr == "Stopped. The same command goes on from here.\n"
+    assert CliRunner().invoke(app, arguments).exit_code == 0
+    assert (tmp_path / "a.scores.jsonl").is_file()
+
+
+def _interrupt(*arguments: Any) -> None:
+    raise KeyboardInterrupt
