@@ -31,8 +31,8 @@ RECORD: Final = "record.json"
 PLAN_FILE: Final = "cells.json"
 RECORD_KEYS: Final = frozenset({"step", "identity", "inputs", "files", "content_hash"})
 TOLERANCE: Final = 1e-9
-_CELL_NAME: Final = re.compile(r"(?P<arm>.+)-(?P<seed>s\d+)-r(?P<round>\d+)")
 """Stored numbers are written in full: a difference is no rounding."""
+_CELL_NAME: Final = re.compile(r"(?P<arm>.+)-(?P<seed>s\d+)-r(?P<round>\d+)")
 COLUMNS: Final[Mapping[str, tuple[str, ...]]] = {
     "policy": (
         *("step", "prompt_id", "sample_index", "text", "text_hash", "rubric_id", "rubric"),
@@ -252,7 +252,7 @@ def cells_of(root: Path) -> list[str]:
 def unknown_cell(root: Path, key: str) -> UserError:
     """Return the error of a cell that has no folder; names those that are near."""
     cells = cells_of(root)
-    shared = _shared_cell(root, key)
+    shared = shared_cell(root, key)
     if shared is not None and shared != key:
         return UserError(
             doing="looking up a cell",
@@ -277,7 +277,7 @@ def unknown_cell(root: Path, key: str) -> UserError:
     )
 
 
-def _shared_cell(root: Path, name: str) -> str | None:
+def shared_cell(root: Path, name: str) -> str | None:
     """Return the cell that a round of an arm is, by the plan beside; None if it has no such."""
     parts = _CELL_NAME.fullmatch(name)
     try:

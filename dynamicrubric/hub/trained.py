@@ -13,6 +13,7 @@ from dynamicrubric.config import load_config
 from dynamicrubric.errors import UserError
 from dynamicrubric.estimate import PREPARED_DIR
 from dynamicrubric.hub.contents import is_pushed
+from dynamicrubric.lineage import shared_cell
 from dynamicrubric.plan import RUNS_DIR, WARM_DIR, Cell, Plan, expand
 from dynamicrubric.report.cellfiles import EVALUATION, CellFiles, find_cell
 
@@ -97,14 +98,21 @@ def _folder(root: Path, role: Role, name: str) -> tuple[str | None, Path]:
         return name, root / WARM_DIR / role if first else runs / name / role
     folder = Path(name)
     if not (folder / RECORD_NAME).is_file():
-        raise _unknown(runs, role, name)
+        raise _unknown(root, role, name)
     inside = folder.resolve()
     if inside.parent.parent == runs.resolve() and inside.name == role:
         return inside.parent.name, folder
     return None, folder
 
 
-def _unknown(runs: Path, role: Role, name: str) -> UserError:
+def _unknown(root: Path, role: Role, name: str) -> UserError:
+    runs, shared = root / RUNS_DIR, shared_cell(root, name)
+    if shared is not None and shared != name:
+        return UserError(
+            doing=f"looking for the {role} {name!r}",
+            got="a round that its arm shares with others",
+            expected=f"the name of the cell that was trained for all of them: {shared}",
+        )
     cells = sorted(path.name for path in runs.iterdir() if path.is_dir()) if runs.is_dir() else []
     near = difflib.get_close_matches(name, cells, n=3) or cells[:3]
     return UserError(

@@ -309,3 +309,11 @@ def test_importing_the_commands_loads_no_client() -> None:
     code = "import sys, dynamicrubric.cli; print('huggingface_hub' in sys.modules)"
     done = python("-c", code, cwd=Path(os.sep), url="http://127.0.0.1:9")
     assert (done.returncode, done.stdout.strip()) == (0, "False")
+
+
+def test_round_that_an_arm_shares_is_answered_with_the_cell_that_was_trained(
+    study: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("dynamicrubric.hub.trained.shared_cell", lambda root, name: CELL)
+    with pytest.raises(UserError, match=f"trained for all of them: {CELL}"):
+        written(study, tmp_path / "out", "generator", "stale-s1-r1")
