@@ -23,7 +23,7 @@ from dynamicrubric.errors import UserError
 from dynamicrubric.evaluate_commands import add_commands
 from dynamicrubric.hub_command import app as hub_app
 from dynamicrubric.plan import Cell, Plan, differing, expand, json_path, write_plan
-from dynamicrubric.planview import cell_count, cost_lines, lattice_table, ranges
+from dynamicrubric.planview import cell_count, cost_lines, lattice_table, measured_lines, ranges
 
 app = typer.Typer(
     help="Rubric generators and policies that are trained against each other.",
@@ -145,7 +145,7 @@ def _show(config: Config, study: Plan, root: Path) -> None:
     console = Console()
     console.print(lattice_table(study))
     whole, left = estimate_plan(study, root), estimate_plan(study, root, finished)
-    lines = cost_lines(whole, left, config.runtime.slots)
+    lines = [*measured_lines(study), *cost_lines(whole, left, config.runtime.slots)]
     for line in [f"{trained} of {len(study.cells)} cells are trained.", *lines]:
         console.print(Text(line), soft_wrap=True)
 
@@ -280,10 +280,11 @@ def _summary(config: Config, study: Plan) -> list[str]:
     runs = config.study.runs
     width = max(len(run.arm) for run in runs)
     arms = config.study.arms
-    return [cell_count(config.study, study)] + [
+    asked = [
         f"  {run.arm:<{width}}  {arms[run.arm].question} (seeds: {ranges(run.seeds)})"
         for run in runs
     ]
+    return [cell_count(config.study, study), *asked, *measured_lines(study)]
 
 
 def main() -> None:

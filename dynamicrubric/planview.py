@@ -12,6 +12,8 @@ from dynamicrubric.plan import Plan
 if TYPE_CHECKING:
     from rich.table import Table
 
+    from dynamicrubric.probes.planned import PlannedProbe
+
 
 class LatticeRow(NamedTuple):
     """One arm and the seeds whose paths look alike.
@@ -41,6 +43,40 @@ def lattice_rows(plan: Plan) -> list[LatticeRow]:
         )
         for (arm, keys), seeds in found.items()
     ]
+
+
+def measured_lines(plan: Plan) -> list[str]:
+    """Say which arms an audit and probes measure, and which of those named have none."""
+    from dynamicrubric.audit.planned import planned_audits
+    from dynamicrubric.probes.planned import planned_probes
+
+    lines = []
+    if plan.audit is not None:
+        cells = {cell.key for one in planned_audits(plan).values() for cell in one.cells}
+        there = [arm for (arm, _), keys in plan.paths.items() if cells & set(keys)]
+        named = plan.audit.arms
+        lines.append(
+            _measured(
+                "Audited", [arm for arm in there if named is None or arm in named], named or (),
+                "not run, or without a generator that is trained for response sets",
+            )
+        )  # fmt: skip
+    if plan.probe is not None:
+        probed = {arm for one in planned_probes(plan).values() for arm in _arms_of(one)}
+        named = tuple(plan.probe["arms"])
+        lines.append(_measured("Probed", [arm for arm in named if arm in probed], named, "not run"))
+    return lines
+
+
+def _arms_of(probe: PlannedProbe) -> set[str]:
+    return {arm for cell in probe.cells.values() for arm in cell.arms}
+
+
+def _measured(what: str, there: Sequence[str], named: Sequence[str], why: str) -> str:
+    there = list(dict.fromkeys(there))
+    absent = [arm for arm in named if arm not in there]
+    line = f"{what}: {', '.join(there) or 'nothing'}."
+    return f"{line} Not {', '.join(absent)}: {why}." if absent else line
 
 
 def lattice_table(plan: Plan) -> Table:

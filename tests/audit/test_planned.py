@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,7 @@ from dynamicrubric.audit.planned import planned_audits, snapshot_every
 from dynamicrubric.config import load_config, parse_config
 from dynamicrubric.errors import UserError
 from dynamicrubric.plan import Plan, expand, plan_document, stage_structure
+from dynamicrubric.planview import measured_lines
 from dynamicrubric.versions import STEP_VERSIONS
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -91,3 +93,18 @@ def test_settings_that_cannot_be_are_refused_by_name(audit: str, said: str) -> N
     with pytest.raises(UserError) as caught:
         parse_config(text, "params.yaml")
     assert said in str(caught.value)
+
+
+def test_plan_says_which_arms_are_audited_and_probed_and_which_of_those_named_are_not() -> None:
+    audit = AuditConfig(arms=("coevolved", "frozen", "disc_only"))
+    found = planned(audit, ("coevolved", "frozen"), rounds=1)
+    assert measured_lines(found) == [
+        "Audited: coevolved. Not frozen, disc_only: not run, or without a generator that is "
+        "trained for response sets."
+    ]
+    assert measured_lines(planned(AuditConfig(), ("coevolved", "frozen"))) == [
+        "Audited: coevolved."
+    ]
+    probed = replace(found, audit=None, probe={"arms": ("frozen", "static"), "sets_per_prompt": 1})
+    assert measured_lines(probed) == ["Probed: frozen. Not static: not run."]
+    assert measured_lines(planned(None, ("coevolved",))) == []
